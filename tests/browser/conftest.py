@@ -17,7 +17,7 @@ from tests.integration.world import World, is_true
 
 __all__ = ["control_plane", "defined", "world"]
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 TASKS = """
 - name: Write down the size
   kubernetes.core.k8s:
@@ -69,7 +69,7 @@ class Site:
     async def create(self, name: str, size: int = 1) -> None:
         """Apply an object, and wait until its run has ended."""
         await self.apply(name, size)
-        await self.world.wait_for(THING, name, _has_ended, PATIENCE)
+        await self.world.wait_for(THING, name, _has_ended)
 
     async def apply(self, name: str, size: int = 1) -> None:
         """Apply an object."""

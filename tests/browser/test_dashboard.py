@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.conftest import PATIENCE, Site
+from tests.browser.conftest import TIMEOUT_SECONDS, Site
 from tests.browser.windows import window
 from tests.integration.things import THING
 
@@ -16,7 +16,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "dark": {"viewport": {"width": 1300, "height": 900}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
-SOON = PATIENCE * 1000
+SOON = TIMEOUT_SECONDS * 1000
 
 
 async def look(page: Page, picture: Path) -> None:

@@ -4,7 +4,7 @@ from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, expect
 
 from rolecall.runner.dashboard.server import dashboard_application
-from tests.browser.conftest import PATIENCE
+from tests.browser.conftest import TIMEOUT_SECONDS
 from tests.browser.windows import window
 from tests.integration.things import THING
 from tests.unit.conftest import cluster
@@ -14,7 +14,7 @@ __all__ = ["cluster", "shown"]
 
 OBJECTS = 10_000
 MOST_ROWS = 200
-SOON = PATIENCE * 1000
+SOON = TIMEOUT_SECONDS * 1000
 
 
 async def test_ten_thousand_objects_are_paged_searched_and_updated(browser: Browser, shown: Shown) -> None:

@@ -1,8 +1,8 @@
-"""``make chaos``: disorder, measured. ``python -m tests.chaos --help`` says what can be asked for.
+"""``make chaos``: inject faults, check invariants, and measure recovery (``--help`` lists the options).
 
-It starts a control plane of its own and prints a table as Markdown to standard output; progress goes to standard error.
-The exit code is 0 if nothing was violated, 1 if something was, 2 if the request cannot be understood. Interrupted, it
-prints what it has by then.
+It starts its own control plane, prints a Markdown table to standard output, and progress to standard error. The exit
+code is 0 without violations, 1 with violations, and 2 for invalid arguments. When interrupted, it prints the results so
+far.
 """
 
 import argparse
@@ -15,39 +15,38 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
-from tests.chaos.campaign import NAMES, carry_out, progress
-from tests.chaos.catalogue import GROUPS
+from tests.chaos.campaign import NAMES, progress, run_campaign
 from tests.chaos.outcome import Result
-from tests.chaos.plan import Plan, counted, timed
+from tests.chaos.plan import GROUPS, Plan, counted, timed
 
 _INTERRUPTED = 130
 _EPILOG = f"Groups: {', '.join(GROUPS)}. Example: kills=100 outages=30 leaders=30 --seed 7"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what is asked for, print the table, return the exit code."""
+    """Run a campaign, print the table, and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also stops the control plane
     plan = _plan(options)
     if not any(plan.by_replicas.values()):
-        parser.error(f"no disturbance of these groups has {options.only!r} in its name")
+        parser.error(f"no fault of these groups contains {options.only!r} in its name")
     folder = Path(tempfile.mkdtemp(prefix="rolecall-chaos-"))
     result = Result(plan.seed)
     try:
         asyncio.run(_run(plan, folder, result))
     except ControlPlaneError as error:
-        progress(f"The control plane could not be used: {error}")
+        progress(f"The control plane failed: {error}")
         return 1
     except KeyboardInterrupt:
         sys.stdout.write(_report(result))
-        progress(f"Interrupted after {len(result.outcomes)} disturbances; everything is stopped, nothing was compared")
+        progress(f"Interrupted after {len(result.outcomes)} faults; everything is stopped, no footprints were compared")
         return _INTERRUPTED
     sys.stdout.write(_report(result))
     if not result.violations:
         shutil.rmtree(folder)
         return 0
-    progress(f"The logs of the operators are in {folder}")
+    progress(f"Operator logs: {folder}")
     return 1
 
 
@@ -55,7 +54,7 @@ async def _run(plan: Plan, folder: Path, result: Result) -> None:
     plane = ControlPlane("chaos", state_directory=folder / "control-planes", nodes=3, report=progress)
     await asyncio.to_thread(plane.start)
     try:
-        await carry_out(plan, plane, folder, result)
+        await run_campaign(plan, plane, folder, result)
     finally:
         await asyncio.to_thread(plane.stop)
 
@@ -70,14 +69,14 @@ def _report(result: Result) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make chaos",
-        description="Disturbs operators on a control plane of its own and looks whether everything becomes well again.",
+        description="Injects faults into operators on a separate control plane and checks whether everything recovers.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--seed", type=int, default=1, help="what is drawn (default: 1)")
-    parser.add_argument("--seconds", type=float, default=300.0, help="how long, unless it is counted (default: 300)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only disturbances whose names contain this")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random choices (default: 1)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="duration, without GROUP=N (default: 300)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only faults whose names contain TEXT")
     parser.add_argument(
-        "counts", nargs="*", type=_count, metavar="GROUP=N", help="how often each disturbance of a group happens"
+        "counts", nargs="*", type=_count, metavar="GROUP=N", help="inject each fault of a group N times"
     )
     return parser
 

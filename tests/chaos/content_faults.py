@@ -1,13 +1,13 @@
-"""What people do to kinds, roles and objects at the worst moment: remove them, break them, make them anew."""
+"""Faults by users: kinds, roles, and objects removed, broken, or recreated during a run."""
 
 import asyncio
 import random
 from pathlib import Path
 
 from rolecall.kube.errors import NotFoundError
-from tests.chaos.accepted import until
-from tests.chaos.disturbance import Disturbance
+from tests.chaos.fault import Fault
 from tests.chaos.heartbeats import PASSING
+from tests.chaos.requests import until
 from tests.chaos.scene import Scene
 from tests.integration.definitions import define, undefine
 from tests.integration.world import is_true
@@ -19,9 +19,9 @@ _NOTICE_SECONDS = 60.0
 
 
 async def remove_the_kind(scene: Scene, chance: random.Random) -> None:
-    """Remove a CRD with its objects while a run of one goes on; put all back after a while."""
+    """Remove a CRD with its objects during a run of one of them; restore all after a while."""
     workload = scene.workload
-    await workload.passings.begin_long_run(workload.passings.names[0], _LONG_BEAT)
+    await workload.passings.start_long_run(workload.passings.names[0], _LONG_BEAT)
     await undefine(workload.world.client, PASSING)
     await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
     await define(workload.world.client, PASSING)
@@ -29,16 +29,16 @@ async def remove_the_kind(scene: Scene, chance: random.Random) -> None:
         await workload.passings.create(name, _SHORT_BEAT)
 
 
-async def make_anew(scene: Scene, chance: random.Random) -> None:
-    """Delete an object while its run goes on and make another one of its name at once."""
+async def recreate(scene: Scene, chance: random.Random) -> None:
+    """Delete an object during its run and immediately create another with its name."""
     passings = scene.workload.passings
     name = chance.choice(passings.names)
-    await passings.begin_long_run(name, _LONG_BEAT)
-    await passings.make_anew(name, _SHORT_BEAT)
+    await passings.start_long_run(name, _LONG_BEAT)
+    await passings.recreate(name, _SHORT_BEAT)
 
 
 async def break_the_role(scene: Scene, _chance: random.Random) -> None:
-    """Break a role's file until an object has failed because of it; mend it then."""
+    """Break a role's file until an object has failed because of it; then repair it."""
     workload, tasks = scene.workload, scene.folder / "project" / "roles" / "heartbeat" / "tasks" / "main.yml"
     good = tasks.read_text()
     name = workload.heartbeats.names[0]
@@ -47,7 +47,7 @@ async def break_the_role(scene: Scene, _chance: random.Random) -> None:
         try:
             return is_true(await workload.world.get(workload.heartbeats.gvk, name), "Failure")
         except NotFoundError:
-            return False  # it is being made anew
+            return False  # it is being recreated
 
     _replace(tasks, _BROKEN)
     try:
@@ -58,14 +58,14 @@ async def break_the_role(scene: Scene, _chance: random.Random) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file at once, as an editor does."""
+    """Replace a file atomically, as an editor does."""
     new = path.with_suffix(".new")
     new.write_text(text)
     new.replace(path)
 
 
 CONTENT = [
-    Disturbance("CRD: removed and put back", remove_the_kind),
-    Disturbance("object: deleted and recreated during its run", make_anew),
-    Disturbance("role: broken and repaired", break_the_role),
+    Fault("CRD: removed and put back", remove_the_kind),
+    Fault("object: deleted and recreated during its run", recreate),
+    Fault("role: broken and repaired", break_the_role),
 ]

@@ -1,4 +1,4 @@
-"""The processes of an operator by what they are, and all that carry its mark, wherever they are."""
+"""The processes of an operator by role, and all processes with its mark."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,7 +11,7 @@ from rolecall.system.processes import is_alive
 FORK_SERVER_MODULE = "rolecall.runner.warm.server"
 _OPERATOR = ("-m", "rolecall", "run")
 MARK = "ROLECALL_CHAOS"
-"""In the environment of the operator and so of everything below it, also after its parent has died."""
+"""In the environment of the operator and therefore of its descendants, even orphaned ones."""
 
 
 def _is_module(words: list[str]) -> bool:
@@ -28,11 +28,11 @@ BELOW: Mapping[str, Callable[[list[str]], bool]] = {
     "play": _is_play,
     "module": _is_module,
 }
-"""What a process below an operator is, by its command line."""
+"""Roles of an operator's descendants, by command line."""
 
 
 def below(root: int, name: str) -> list[psutil.Process]:
-    """Return the living processes of this name below a process, the oldest first."""
+    """Return the running descendants of a process with this role, oldest first."""
     found = []
     for process in _tree(root):
         with suppress(psutil.Error):
@@ -42,7 +42,7 @@ def below(root: int, name: str) -> list[psutil.Process]:
 
 
 def operator_of(root: int) -> psutil.Process:
-    """Return the operator itself: the process that was started, or its child if that one only guards it.
+    """Return the operator itself: the started process, or its child if the former is the guard.
 
     Raises psutil.NoSuchProcess if there is none.
     """
@@ -55,7 +55,7 @@ def operator_of(root: int) -> psutil.Process:
 
 
 def resting(root: int) -> set[int]:
-    """Return the processes that an operator has while no run goes on: itself, what guards it, its fork server."""
+    """Return the processes of an operator without runs: itself, its guard, its fork server."""
     found = {root, *(server.pid for server in below(root, "fork server"))}
     with suppress(psutil.NoSuchProcess):
         found.add(operator_of(root).pid)
@@ -63,7 +63,7 @@ def resting(root: int) -> set[int]:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return all living processes with this mark."""
+    """Return all running processes with this mark."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -73,11 +73,11 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def described(process: psutil.Process) -> str:
-    """Return a process in a length that a person reads."""
+    """Describe a process briefly."""
     with suppress(psutil.Error):
         job = process.environ().get(RUN_VARIABLE, "no run")
         return f"process {process.pid} ({job}, {process.status()}): {' '.join(process.cmdline())[:160]}"
-    return f"process {process.pid}, which has ended since"
+    return f"process {process.pid}, which has exited since"
 
 
 def _tree(root: int) -> list[psutil.Process]:

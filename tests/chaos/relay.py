@@ -1,8 +1,7 @@
-"""A relay between an operator and its API server, which can be slow, refuse requests, and fall silent.
+"""A relay between an operator and its API server that can delay and reject requests, and drop packets.
 
-It ends TLS with a certificate of its own, so that it sees requests. Silence is that of a network that drops packets:
-the kernel drops everything that arrives at a connection, keepalive probes included, and answers nothing; no privilege
-is needed for that (a socket filter that accepts no byte).
+It terminates TLS with its own certificate to see requests. To drop packets, including keepalive probes, it attaches a
+socket filter that accepts no byte, which requires no privileges.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ _FILTER = struct.pack("HP", 1, ctypes.addressof(_ACCEPT_NOTHING))
 
 
 def drop_packets(connection: socket.socket) -> None:
-    """Make the kernel drop all that arrives at a connection or a listening socket, without a word to the sender."""
+    """Make the kernel silently drop all packets to a connection or a listening socket."""
     connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, _FILTER)
 
 
@@ -49,11 +48,11 @@ class Relay:
     upstream: str
     token: str
     delay_seconds: float = 0.0
-    """How long each request, and each piece of an answer, is held back."""
-    refusal: int = 0
-    """The status with which requests are answered instead of being forwarded; 0 forwards them."""
-    refused: int = 0
-    """How many requests were."""
+    """The delay of each request and each part of a response."""
+    rejection_status: int = 0
+    """The status of all responses; 0 forwards requests."""
+    rejected: int = 0
+    """The number of rejected requests."""
     _runner: web.AppRunner = field(init=False)
     _session: aiohttp.ClientSession = field(init=False)
     _listener: socket.socket = field(default_factory=socket.socket)
@@ -68,13 +67,13 @@ class Relay:
         return cls(content["clusters"][0]["cluster"]["server"], content["users"][0]["user"]["token"])
 
     async def start(self, written: Path) -> None:
-        """Listen, and write a kubeconfig that leads here."""
+        """Listen, and write a kubeconfig for this relay."""
         unverified = ssl.create_default_context()
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE  # a test's own server, on loopback
         connector = aiohttp.TCPConnector(ssl=unverified, limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=NO_LIMIT)
         application = web.Application(client_max_size=_LARGEST_BODY)
-        application.router.add_route("*", "/{path:.*}", self._answer)
+        application.router.add_route("*", "/{path:.*}", self._respond)
         self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
         await self._runner.setup()
         authority = CertificateAuthority.create("relay")
@@ -85,30 +84,30 @@ class Relay:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The listening address."""
         return HOST, int(self._listener.getsockname()[1])
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for transport in self._dead:
             transport.abort()
         await self._runner.cleanup()
         await self._session.close()
 
     def cut(self) -> None:
-        """Lose every packet in both directions until ``mend``."""
+        """Drop every packet in both directions until ``restore``."""
         self._is_open.clear()
         for connection in self._sockets():
             drop_packets(connection)
 
-    def mend(self) -> None:
-        """Let packets pass again; what both kernels still have to say to each other arrives."""
+    def restore(self) -> None:
+        """Stop dropping packets; both kernels deliver what they retransmit."""
         self._is_open.set()
         for connection in self._sockets():
             accept_packets(connection)
 
     def kill_watches(self) -> int:
-        """Lose every packet of the connections that carry a watch now, for ever; return how many these are."""
+        """Permanently drop every packet of all connections that have a watch now; return their number."""
         for transport in self._watches:
             self._dead.add(transport)
             drop_packets(transport.get_extra_info("socket"))
@@ -120,12 +119,12 @@ class Relay:
         living = [each for each in transports if each not in self._dead and not each.is_closing()]
         return [self._listener, *(each.get_extra_info("socket") for each in living)]
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(self.delay_seconds)
         await self._is_open.wait()
-        if self.refusal:
-            self.refused += 1
-            return _refusal(self.refusal)
+        if self.rejection_status:
+            self.rejected += 1
+            return _rejection(self.rejection_status)
         transport = request.transport
         if request.query.get("watch") not in ("true", "1") or transport is None:
             return await self._forward(request)
@@ -141,22 +140,24 @@ class Relay:
         try:
             async with self._session.request(
                 request.method, self.upstream + request.raw_path, headers=headers, data=body or None
-            ) as answer:
-                kept = {name: value for name, value in answer.headers.items() if name.lower() not in _OF_THE_CONNECTION}
-                response = web.StreamResponse(status=answer.status, headers=kept)
+            ) as upstream:
+                kept = {
+                    name: value for name, value in upstream.headers.items() if name.lower() not in _OF_THE_CONNECTION
+                }
+                response = web.StreamResponse(status=upstream.status, headers=kept)
                 await response.prepare(request)
-                async for part in self._parts(request, answer):
+                async for part in self._parts(request, upstream):
                     await response.write(part)
         except aiohttp.ClientError:
-            # The API server is gone: the operator finds its connection broken, as it would without a relay.
+            # The API server is unavailable: break the operator's connection, as without a relay.
             if isinstance(request.transport, asyncio.Transport):
                 request.transport.abort()
             return web.Response(status=502)
         await response.write_eof()
         return response
 
-    async def _parts(self, request: web.Request, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        async for part in answer.content.iter_any():
+    async def _parts(self, request: web.Request, upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        async for part in upstream.content.iter_any():
             await asyncio.sleep(self.delay_seconds)
             await self._is_open.wait()
             if request.transport in self._dead:
@@ -164,14 +165,14 @@ class Relay:
             yield part
 
 
-def _refusal(status: int) -> web.Response:
+def _rejection(status: int) -> web.Response:
     reasons = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
     body = {
         "apiVersion": "v1",
         "kind": "Status",
         "status": "Failure",
         "reason": reasons.get(status, ""),
-        "message": "refused by the relay",
+        "message": "rejected by the relay",
         "code": status,
     }
     headers = {"Retry-After": "1"} if status == 429 else {}
@@ -189,7 +190,7 @@ def context_of(pair: KeyPair) -> ssl.SSLContext:
 
 
 def _write_kubeconfig(path: Path, port: int, authority: bytes, token: str) -> None:
-    """Write a kubeconfig with the authority in a file beside it, as a pod has it: a client copies an embedded one."""
+    """Write a kubeconfig with the authority in a separate file, as in a pod: a client copies an embedded one."""
     content = yaml.safe_load(kubeconfig("relay", f"https://{HOST}:{port}", authority, token_user(token)))
     file = path.with_name("authority.crt")
     file.write_bytes(authority)

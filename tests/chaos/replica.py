@@ -1,4 +1,4 @@
-"""An operator that is kept alive, as a Deployment keeps its pod: whenever it ends, it is started again."""
+"""An operator that is restarted whenever it exits, as by a Deployment."""
 
 import asyncio
 import json
@@ -22,29 +22,29 @@ _LOOK_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Replica:
-    """One operator behind a relay of its own; ``ended`` collects the exit codes of ends that nobody asked for."""
+    """One operator behind its own relay; ``ended`` collects exit codes of unexpected exits."""
 
     operator: Operator
     relay: Relay
     may_end: bool = False
-    """Whether what happens now may end the operator."""
+    """Whether the current fault may end the operator."""
     ended: list[int] = field(default_factory=list)
     _started_at: int = 0
     _is_stopping: bool = False
 
     @property
     def pid(self) -> int:
-        """The process that was started."""
+        """The started process."""
         assert self.operator.process is not None
         return self.operator.process.pid
 
     @property
     def itself(self) -> psutil.Process:
-        """The operator itself, which may have a guard above it. Raises psutil.NoSuchProcess."""
+        """The operator itself, which may be a child of its guard. Raises psutil.NoSuchProcess."""
         return process_table.operator_of(self.pid)
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """Return the processes of this name, ``operator`` or one of those below it; the oldest first. Blocks."""
+        """Return the processes with this role, ``operator`` or one of its descendants, oldest first. Blocks."""
         if name != "operator":
             return process_table.below(self.pid, name)
         with suppress(psutil.NoSuchProcess):
@@ -65,7 +65,7 @@ class Replica:
         return [entry for entry in map(json.loads, lines) if entry.get("msg") == message]
 
     async def keep_running(self) -> None:
-        """Start the operator again whenever it has ended, until cancelled."""
+        """Restart the operator whenever it exits, until canceled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             assert self.operator.process is not None
@@ -77,7 +77,7 @@ class Replica:
             self.start()
 
     async def stop(self) -> int:
-        """Stop the operator for good and return its exit code; one that does not stop is killed."""
+        """Stop the operator permanently, with SIGKILL after a timeout, and return its exit code."""
         self._is_stopping = True
         try:
             return await asyncio.to_thread(self.operator.stop)
@@ -88,7 +88,7 @@ class Replica:
 
 @asynccontextmanager
 async def kept_running(operator: Operator, plane: ControlPlane) -> AsyncIterator[Replica]:
-    """Start an operator, which is connected by a relay, and yield it; keep it running meanwhile, stop it at the end."""
+    """Start an operator behind a relay and yield it; keep it running, and stop it at the end."""
     account = await asyncio.to_thread(plane.service_account_kubeconfig, "default", ACCOUNT)
     relay = Relay.to(account)
     await relay.start(operator.kubeconfig)

@@ -18,7 +18,7 @@ from tests.integration.operators import EVERY_NAMESPACE, PROJECT, Operator, copy
 from tests.integration.proxied import run
 from tests.integration.shared import Shared, Things
 from tests.integration.things import DEFINITIONS
-from tests.integration.world import FOO, HIKAWA, PATIENCE, POD_SCALER, World, eventually, names
+from tests.integration.world import FOO, HIKAWA, POD_SCALER, TIMEOUT_SECONDS, World, eventually, names
 from tests.kstatus.judge import Judge
 
 __all__ = ["control_plane", "run"]
@@ -140,4 +140,4 @@ async def wait_until_ready(operator: Operator) -> None:
     async def look() -> bool:
         return operator.is_ready()
 
-    await eventually(look, bool, PATIENCE, "the operator is ready")
+    await eventually(look, bool, TIMEOUT_SECONDS, "the operator is ready")

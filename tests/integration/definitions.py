@@ -5,7 +5,7 @@ from typing import Any
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from tests.integration.world import PATIENCE, eventually
+from tests.integration.world import TIMEOUT_SECONDS, eventually
 
 CRD = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
@@ -47,7 +47,7 @@ async def define(client: Client, gvk: GVK, *older_versions: str) -> None:
         except KubeError:
             return False
 
-    await eventually(is_served, bool, PATIENCE, f"{gvk} is served")
+    await eventually(is_served, bool, TIMEOUT_SECONDS, f"{gvk} is served")
 
 
 async def undefine(client: Client, gvk: GVK) -> None:
@@ -62,4 +62,4 @@ async def undefine(client: Client, gvk: GVK) -> None:
             return False
         return True
 
-    await eventually(is_there, lambda there: not there, PATIENCE, f"{gvk} is gone")
+    await eventually(is_there, lambda there: not there, TIMEOUT_SECONDS, f"{gvk} is gone")

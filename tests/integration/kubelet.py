@@ -17,7 +17,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.cluster import free_port
 from rolecall.workbench.controlplane.components import STAGES
-from tests.integration.world import PATIENCE, World, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 NODE = GVK("", "v1", "Node")
 HOST = "127.0.0.1"
@@ -36,13 +36,13 @@ class Kubelet:
         """Make the node and say where its kubelet listens, which does so when this returns."""
         await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}})
         world = World(client, "")
-        await world.wait_for(NODE, self.node, lambda node: is_true(node, "Ready"), PATIENCE)
+        await world.wait_for(NODE, self.node, lambda node: is_true(node, "Ready"))
         status = {
             "addresses": [{"type": "InternalIP", "address": HOST}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
         }
         await client.patch(NODE, ObjectKey("", self.node), {"status": status}, "status")
-        await eventually(self._listens, bool, PATIENCE, "the kubelet listens")
+        await eventually(self._listens, bool, TIMEOUT_SECONDS, "the kubelet listens")
 
     async def _listens(self) -> bool:
         try:
@@ -62,7 +62,7 @@ class Kubelet:
         }
         await world.client.create(pod)
         gvk = GVK("", "v1", "Pod")
-        await world.wait_for(gvk, name, lambda found: found["status"].get("phase") == "Running", PATIENCE)
+        await world.wait_for(gvk, name, lambda found: found["status"].get("phase") == "Running")
 
 
 @contextmanager

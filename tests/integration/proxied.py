@@ -13,7 +13,7 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy import Owner, Ownership, Proxy, ProxyCredentials, SessionSpec
 from rolecall.workbench.controlplane import ControlPlane
-from tests.integration.world import PATIENCE, World
+from tests.integration.world import TIMEOUT_SECONDS, World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 
@@ -56,7 +56,7 @@ class Run:
     async def command(self, *command: str, text: str = "", **variables: str) -> tuple[int, str]:
         """Run a command with the run's environment; return the exit code and output."""
         async with self.process(*command, **variables) as process:
-            output, _ = await asyncio.wait_for(process.communicate(text.encode()), PATIENCE)
+            output, _ = await asyncio.wait_for(process.communicate(text.encode()), TIMEOUT_SECONDS)
             return process.returncode or 0, output.decode()
 
     def kubectl_command(self, *arguments: str) -> tuple[str, ...]:

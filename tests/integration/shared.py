@@ -16,7 +16,7 @@ import yaml
 from rolecall.kube.references import GVK, RawObject
 from tests.integration.operators import EVERY_NAMESPACE, ROLECALL, Operator
 from tests.integration.things import KINDS, write_role
-from tests.integration.world import PATIENCE, World, condition, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Thing:
 
     async def succeeds(self) -> RawObject:
         """Wait until its run has succeeded."""
-        return await self.world.wait_for(self.gvk, self.name, lambda obj: is_true(obj, "Successful"), PATIENCE)
+        return await self.world.wait_for(self.gvk, self.name, lambda obj: is_true(obj, "Successful"))
 
     async def fails(self, text: str = "") -> RawObject:
         """Wait until it has a condition Failure with this text."""
@@ -112,9 +112,9 @@ class Thing:
         def holds(obj: RawObject) -> bool:
             return is_true(obj, "Failure") and text in condition(obj, "Failure")["message"]
 
-        return await self.world.wait_for(self.gvk, self.name, holds, PATIENCE)
+        return await self.world.wait_for(self.gvk, self.name, holds)
 
-    async def goes(self, within: float = PATIENCE) -> None:
+    async def goes(self, within: float = TIMEOUT_SECONDS) -> None:
         """Wait until it is not there any more."""
         await self.world.wait_until_gone(self.gvk, self.name, within)
 
@@ -124,7 +124,9 @@ class Thing:
         async def look() -> int:
             return self.runs()
 
-        await eventually(look, lambda runs: runs >= count, PATIENCE, f"{count} runs of {self.gvk.kind} {self.name}")
+        await eventually(
+            look, lambda runs: runs >= count, TIMEOUT_SECONDS, f"{count} runs of {self.gvk.kind} {self.name}"
+        )
 
     def messages(self, message: str) -> list[dict[str, Any]]:
         """Return the lines of the operator's log with this message about it."""

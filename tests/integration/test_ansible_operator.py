@@ -9,7 +9,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually, is_true
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -81,7 +81,7 @@ async def test_an_image_made_for_the_go_runner_runs_unchanged(things: Things, wo
     async def ended() -> int:
         return len(thing.operator.messages("Ansible-runner exited successfully", logger="runner"))
 
-    await eventually(ended, bool, PATIENCE, "the end of the run is logged")
+    await eventually(ended, bool, TIMEOUT_SECONDS, "the end of the run is logged")
     check_log(thing)
 
 
@@ -162,6 +162,6 @@ async def test_the_users_setting_for_conditions_takes_precedence(
     try:
         await world.create(MANIFEST.replace("size: 1", "names: [one]"))
         wanted = "Failure" if allowed else "Successful"
-        await world.wait_for(THING, "one", lambda obj: is_true(obj, wanted), PATIENCE)
+        await world.wait_for(THING, "one", lambda obj: is_true(obj, wanted))
     finally:
         operator.stop()

@@ -15,7 +15,7 @@ from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
 OUTAGE_SECONDS = 20.0
@@ -49,7 +49,7 @@ async def default_namespace(plane: ControlPlane) -> AsyncIterator[World]:
 
 async def wait_for_size(world: World, name: str, size: int) -> None:
     """Wait until an object's size has been written down."""
-    await world.wait_for(CONFIG_MAP, name, lambda obj: obj["data"]["size"] == f"size {size}", PATIENCE)
+    await world.wait_for(CONFIG_MAP, name, lambda obj: obj["data"]["size"] == f"size {size}")
 
 
 async def test_nothing_is_lost_when_the_api_server_is_away(
@@ -64,7 +64,7 @@ async def test_nothing_is_lost_when_the_api_server_is_away(
         await wait_until_ready(operator)
         for name in OBJECTS:
             await world.create(MANIFEST.replace("one", name))
-        await world.wait_for(CONFIG_MAP, OBJECTS[0], bool, PATIENCE)
+        await world.wait_for(CONFIG_MAP, OBJECTS[0], bool)
         await asyncio.to_thread(plane.stop_component, "kube-apiserver")
         with pytest.raises(KubeError):
             await world.get(THING, OBJECTS[0])
@@ -81,6 +81,6 @@ async def test_nothing_is_lost_when_the_api_server_is_away(
         def all_well(things: list[RawObject]) -> bool:
             return all(is_true(obj, "Successful") and not is_true(obj, "Failure") for obj in things)
 
-        await eventually(statuses, all_well, PATIENCE, "every status says so")
+        await eventually(statuses, all_well, TIMEOUT_SECONDS, "every status says so")
     finally:
         assert operator.stop() == 0

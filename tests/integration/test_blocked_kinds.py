@@ -13,7 +13,7 @@ from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.system.clock import LoopClock
 from tests.integration.definitions import CRD, define, undefine
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_a_broken_conversion_webhook_holds_back_its_own_kind_only(world: W
         except KubeError as error:
             return str(error)
 
-    await eventually(failure, lambda text: "conversion webhook" in text, PATIENCE, "the webhook is asked")
+    await eventually(failure, lambda text: "conversion webhook" in text, TIMEOUT_SECONDS, "the webhook is asked")
 
     reconciled: list[ObjectKey] = []
 
@@ -60,7 +60,7 @@ async def test_a_broken_conversion_webhook_holds_back_its_own_kind_only(world: W
         async def seen() -> list[ObjectKey]:
             return list(reconciled)
 
-        await eventually(seen, lambda keys: world.key("web") in keys, PATIENCE, "the other kind is reconciled")
+        await eventually(seen, lambda keys: world.key("web") in keys, TIMEOUT_SECONDS, "the other kind is reconciled")
         assert list(manager.blocked_kinds) == [unconvertible]
     finally:
         manager.stop()

@@ -9,7 +9,7 @@ from rolecall.kube import discovery
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
 from tests.integration.definitions import CRD, define, definition, undefine
-from tests.integration.world import PATIENCE, World, eventually
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ async def test_a_status_subresource_that_a_kind_gets_later_is_seen(
 
     assert await subresources() == {"status"}
     await set_subresources(world, plain, {})
-    await eventually(subresources, lambda found: found == frozenset(), PATIENCE, "the subresource is gone")
+    await eventually(subresources, lambda found: found == frozenset(), TIMEOUT_SECONDS, "the subresource is gone")
     await set_subresources(world, plain, {"status": {}})
-    await eventually(subresources, lambda found: found == {"status"}, PATIENCE, "the subresource is there")
+    await eventually(subresources, lambda found: found == {"status"}, TIMEOUT_SECONDS, "the subresource is there")
 
 
 async def test_another_scope_is_seen_after_the_first_answer_that_contradicts_the_old_one(

@@ -17,7 +17,7 @@ from rolecall.workbench.controlplane import cluster as startup
 from rolecall.workbench.controlplane.binaries import find_binaries
 from rolecall.workbench.controlplane.components import COMPONENTS, HOST
 from rolecall.workbench.controlplane.state import find_in_directory
-from tests.integration.world import PATIENCE
+from tests.integration.world import TIMEOUT_SECONDS
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 30.0
@@ -26,9 +26,9 @@ Kubectl = Callable[..., str]
 
 
 def _wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s for {what}"
+        assert time.monotonic() < deadline, f"waited {TIMEOUT_SECONDS:.0f} s for {what}"
         time.sleep(POLL_SECONDS)
 
 
@@ -337,7 +337,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(state_directory: Path, numbe
         log = state_directory / "default" / "logs" / "kube-apiserver.log"
         _wait_for(log.exists, "the API server to be started")
         process.send_signal(number)
-        output, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     assert (process.returncode, output) == (130, "")
     assert _left_over(state_directory) == []
 
@@ -348,6 +348,6 @@ def test_exec_that_is_asked_to_end_ends_its_command_and_leaves_nothing(state_dir
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         _wait_for((tmp_path / "mark").exists, "the command")
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_SECONDS)
     assert process.returncode == 128 + signal.SIGTERM
     assert _left_over(state_directory) == []

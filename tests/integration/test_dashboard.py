@@ -13,7 +13,7 @@ from tests.guides import guide
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import PATIENCE, World, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -50,7 +50,7 @@ async def read(url: str, accept: str = "application/json") -> str:
 
 async def test_an_object_its_run_and_what_it_changed_can_be_looked_at(page: str, world: World) -> None:
     await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
 
     async def look() -> Any:
         return json.loads(await read(page))
@@ -58,7 +58,7 @@ async def test_an_object_its_run_and_what_it_changed_can_be_looked_at(page: str,
     def is_done(view: Any) -> bool:
         return bool(view["rows"] and view["rows"][0]["lastRun"] and view["rows"][0]["state"] == "succeeded")
 
-    (row,) = (await eventually(look, is_done, PATIENCE, "the page shows that the object has succeeded"))["rows"]
+    (row,) = (await eventually(look, is_done, TIMEOUT_SECONDS, "the page shows that the object has succeeded"))["rows"]
     assert row["lastRun"]["because"][0].endswith("created")
     assert row["waitsFor"]["because"] == ["period"]
 

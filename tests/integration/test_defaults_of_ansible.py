@@ -19,7 +19,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import ROLECALL, Operator
 from tests.integration.things import MANIFEST, THING, WATCH, write_role
-from tests.integration.world import PATIENCE, World, is_true
+from tests.integration.world import World, is_true
 
 PLAYBOOK = """
 - hosts: localhost
@@ -84,7 +84,7 @@ async def status(operator: Operator, defined: ControlPlane) -> dict[str, Any]:
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         world = World(client, name)
         await world.create(MANIFEST)
-        thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+        thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
         await world.delete(THING, "one")
     return dict(thing["status"])
 

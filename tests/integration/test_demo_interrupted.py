@@ -13,7 +13,7 @@ import pytest
 
 from rolecall.workbench.controlplane.state import known_names
 from tests.integration.operators import copy_project
-from tests.integration.world import PATIENCE, eventually
+from tests.integration.world import TIMEOUT_SECONDS, eventually
 
 PARTS = ("watches.yaml", "roles", "playbooks", "deploy", "demo.yaml", "requirements.yml")
 
@@ -35,7 +35,7 @@ async def test_nothing_is_left_of_a_demo_that_was_told_to_end(number: signal.Sig
     async def operator() -> re.Match[str] | None:
         return re.search(r"Started the operator .*\(process (\d+)\)", await asyncio.to_thread(printed.read_text))
 
-    found = await eventually(operator, bool, PATIENCE, "the demo has started its operator")
+    found = await eventually(operator, bool, TIMEOUT_SECONDS, "the demo has started its operator")
     assert found is not None
     started = psutil.Process(int(found[1]))
     assert started.is_running()

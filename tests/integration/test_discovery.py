@@ -34,7 +34,7 @@ from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from tests.integration.test_runner import Bench
 from tests.integration.things import SCHEMA
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually
 
 DEFINITION = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 DISCOVERY = re.compile(r"/(version|api(/v1)?|apis(/[^/?]+(/[^/?]+)?)?)/?(\?|\Z)")
@@ -214,13 +214,17 @@ def _known(folder: Path) -> Path:
 async def _defined(client: Client, group: str) -> None:
     """Define the kind Made in a group, and wait until discovery has it."""
     await client.create(definition_of(group))
-    await eventually(lambda: _ways_to(client, group), lambda found: len(found) == 2, PATIENCE, f"{group} is served")
+    await eventually(
+        lambda: _ways_to(client, group), lambda found: len(found) == 2, TIMEOUT_SECONDS, f"{group} is served"
+    )
 
 
 async def _removed(client: Client, group: str) -> None:
     """Remove that definition, and wait until discovery does not have it."""
     await client.delete(DEFINITION, ObjectKey("", f"mades.{group}"))
-    await eventually(lambda: _ways_to(client, group), lambda found: not found, PATIENCE, f"{group} is not served")
+    await eventually(
+        lambda: _ways_to(client, group), lambda found: not found, TIMEOUT_SECONDS, f"{group} is not served"
+    )
 
 
 async def _ways_to(client: Client, group: str) -> list[str]:
@@ -267,7 +271,9 @@ async def test_a_kind_that_somebody_else_defines_and_removes_between_runs_is_see
     assert runs.asked == []
     await _removed(world.client, runs.group)
     gone = {"is_found": False}  # soon: parts of the API server tell of a kind a moment longer than others
-    await eventually(lambda: runs.told(LOOK, "look"), lambda told: told == gone, PATIENCE, "the kind is not found")
+    await eventually(
+        lambda: runs.told(LOOK, "look"), lambda told: told == gone, TIMEOUT_SECONDS, "the kind is not found"
+    )
 
 
 async def test_a_version_that_is_stale_is_asked_for(world: World, start: Callable[[Client], Any]) -> None:

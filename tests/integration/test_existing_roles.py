@@ -13,7 +13,7 @@ import pytest
 from tests import CORE
 from tests.integration.operators import ANSIBLE_OPERATOR
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, PATIENCE, POD, World
+from tests.integration.world import CONFIG_MAP, POD, World
 
 pytestmark = pytest.mark.core
 
@@ -171,7 +171,7 @@ async def test_construct_of_an_existing_role_has_the_result_of_the_go_runner(
         assert await world.find(CONFIG_MAP, "result") is None
         return
     await thing.succeeds()
-    kept = await world.wait_for(CONFIG_MAP, "result", bool, PATIENCE)
+    kept = await world.wait_for(CONFIG_MAP, "result", bool)
     assert kept["data"] == {"result": construct.result}
     if name == "executed":
         await world.delete(POD, "executed")

@@ -12,7 +12,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, EVENT, PATIENCE, World, condition, eventually, is_true
+from tests.integration.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -97,7 +97,7 @@ async def no_processes(operator: Operator) -> None:
     async def look() -> list[psutil.Process]:
         return operator.job_processes()
 
-    await eventually(look, lambda left: not left, PATIENCE, "no process of a run is left")
+    await eventually(look, lambda left: not left, TIMEOUT_SECONDS, "no process of a run is left")
 
 
 def retried(thing: Thing) -> list[str]:
@@ -111,7 +111,7 @@ async def no_processes_of(thing: Thing) -> None:
     async def look() -> list[psutil.Process]:
         return [process for job in retried(thing) for process in processes_of_run(job)]
 
-    await eventually(look, lambda left: not left, PATIENCE, "no process of a run is left")
+    await eventually(look, lambda left: not left, TIMEOUT_SECONDS, "no process of a run is left")
 
 
 @pytest.mark.parametrize("role", BROKEN)
@@ -128,12 +128,12 @@ async def test_a_broken_role_is_told_and_heals_when_it_is_mended(things: Things,
     async def idle() -> bool:
         return thing.runs() == thing.ended()
 
-    await eventually(idle, bool, PATIENCE, "the last retry has ended")
+    await eventually(idle, bool, TIMEOUT_SECONDS, "the last retry has ended")
     thing.write_role(GOOD)
     found = await thing.succeeds()
     assert condition(found, "Failure")["status"] == "False"
     assert thing.messages("Reconcile started")[-1]["causes"] == ["files of the role changed"]
-    await eventually(idle, bool, PATIENCE, "its run has ended")
+    await eventually(idle, bool, TIMEOUT_SECONDS, "its run has ended")
     await no_processes_of(thing)
 
 
@@ -205,8 +205,8 @@ async def test_stop_lets_a_run_finish_and_reports_its_result(world: World, thing
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Ready"), PATIENCE)
-    await eventually(lambda: _has_job_process(thing_operator, "sleep"), bool, PATIENCE, "the next run works")
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Ready"))
+    await eventually(lambda: _has_job_process(thing_operator, "sleep"), bool, TIMEOUT_SECONDS, "the next run works")
     assert thing_operator.stop() == 0
     thing = await world.get(THING, "one")
     assert condition(thing, "Running")["reason"] == "Successful"
@@ -224,9 +224,9 @@ async def test_stop_interrupts_a_run_that_takes_too_long_and_keeps_the_last_resu
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    before = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Ready"), PATIENCE)
+    before = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Ready"))
     write_role(thing_operator.folder, TAKES_SECONDS.replace("'4'", "'600'"))
-    await eventually(lambda: _has_job_process(thing_operator, "sleep"), bool, PATIENCE, "the long run works")
+    await eventually(lambda: _has_job_process(thing_operator, "sleep"), bool, TIMEOUT_SECONDS, "the long run works")
     assert thing_operator.stop() == 0
     await no_processes(thing_operator)
     thing = await world.get(THING, "one")
@@ -245,7 +245,7 @@ async def test_a_stop_ends_running_plays_and_says_so(world: World, thing_operato
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
+    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, TIMEOUT_SECONDS, "the module runs")
     started = time.monotonic()
     assert thing_operator.stop() == 0
     assert time.monotonic() - started < 2 * GRACE_SECONDS
@@ -262,13 +262,13 @@ async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, th
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
+    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, TIMEOUT_SECONDS, "the module runs")
     thing_operator.kill()
     await no_processes(thing_operator)
     assert await world.find(CONFIG_MAP, "late") is None
     write_role(thing_operator.folder, GOOD)
     thing_operator.start()
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
 
 
 async def test_a_play_that_is_killed_is_a_failure_and_is_retried(things: Things) -> None:
@@ -293,9 +293,9 @@ async def test_a_second_signal_ends_the_operator_at_once(world: World, thing_ope
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
+    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, TIMEOUT_SECONDS, "the module runs")
     thing_operator.signal(signal.SIGINT)
-    await eventually(lambda: _said(thing_operator, "Stopping"), bool, PATIENCE, "the first signal is heard")
+    await eventually(lambda: _said(thing_operator, "Stopping"), bool, TIMEOUT_SECONDS, "the first signal is heard")
     thing_operator.signal(signal.SIGINT)
     assert thing_operator.wait(GRACE_SECONDS / 2) in (0, 1)
     await no_processes(thing_operator)

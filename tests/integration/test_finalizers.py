@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually
 
 pytestmark = pytest.mark.core
 
@@ -32,7 +32,7 @@ async def test_a_deletion_during_a_run_is_followed_by_the_finalizers_run(world: 
     gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
     assert gate.stdin is not None
     await thing.create({"gate": gate.pid})
-    await world.wait_for(CONFIG_MAP, "begun", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "begun", bool)
     await thing.delete()
     assert await thing.get()
     gate.stdin.close()
@@ -42,7 +42,7 @@ async def test_a_deletion_during_a_run_is_followed_by_the_finalizers_run(world: 
     async def succeeded() -> int:
         return len(thing.messages("Reconcile succeeded"))
 
-    await eventually(succeeded, lambda count: count == 2, PATIENCE, "two runs have ended")
+    await eventually(succeeded, lambda count: count == 2, TIMEOUT_SECONDS, "two runs have ended")
     assert thing.messages("Reconcile failed") == []
 
 
@@ -58,6 +58,6 @@ async def test_a_finalizer_that_fails_says_so_and_is_retried_until_it_succeeds(t
     async def causes() -> list[str]:
         return thing.causes()
 
-    await eventually(causes, lambda found: "retry 2" in found, PATIENCE, "a second retry")
+    await eventually(causes, lambda found: "retry 2" in found, TIMEOUT_SECONDS, "a second retry")
     thing.write_role("- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n")
     await thing.goes()

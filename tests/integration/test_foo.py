@@ -6,7 +6,7 @@ from rolecall.kube.errors import InvalidError
 from rolecall.kube.metadata import metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import DEPLOYMENT, EVENT, FOO, PATIENCE, World, condition, eventually, is_true
+from tests.integration.world import DEPLOYMENT, EVENT, FOO, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -38,7 +38,7 @@ async def wait_for_replicas(world: World, available: int) -> RawObject:
     def holds(foo: RawObject) -> bool:
         return is_true(foo, "Successful") and bool(foo["status"].get("availableReplicas") == available)
 
-    return await world.wait_for(FOO, NAME, holds, PATIENCE)
+    return await world.wait_for(FOO, NAME, holds)
 
 
 async def events(world: World, reason: str) -> list[RawObject]:
@@ -53,12 +53,12 @@ async def events(world: World, reason: str) -> list[RawObject]:
 async def test_makes_its_deployment_and_keeps_it(world: World, running: Operator) -> None:
     """Labels, owner and image are the article's; drift is repaired, a change followed, the status tells the truth."""
     (foo,) = await world.create(FOO_MANIFEST)
-    deployment = await world.wait_for(DEPLOYMENT, "foo-deployment", bool, PATIENCE)
+    deployment = await world.wait_for(DEPLOYMENT, "foo-deployment", bool)
     assert metadata_of(deployment)["labels"] == {"app": "nginx", "controller": NAME}
     assert [(owner.uid, owner.controller) for owner in owner_references_of(deployment)] == [(uid_of(foo), True)]
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:latest"
     await wait_for_replicas(world, 2)
-    (event, *_) = await eventually(lambda: events(world, "Synced"), bool, PATIENCE, "the event Synced")
+    (event, *_) = await eventually(lambda: events(world, "Synced"), bool, TIMEOUT_SECONDS, "the event Synced")
     assert (event["type"], event["message"]) == ("Normal", "Foo synced successfully")
 
     await world.patch(DEPLOYMENT, "foo-deployment", {"spec": {"replicas": 5}})
@@ -66,10 +66,10 @@ async def test_makes_its_deployment_and_keeps_it(world: World, running: Operator
     def is_repaired(obj: RawObject) -> bool:
         return bool(obj["spec"]["replicas"] == 2 and metadata_of(obj)["generation"] >= 3)
 
-    await world.wait_for(DEPLOYMENT, "foo-deployment", is_repaired, PATIENCE)
+    await world.wait_for(DEPLOYMENT, "foo-deployment", is_repaired)
 
     await world.patch(FOO, NAME, {"spec": {"replicas": 3}})
-    await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj["spec"]["replicas"] == 3, PATIENCE)
+    await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj["spec"]["replicas"] == 3)
     await wait_for_replicas(world, 3)
     assert running.messages("Task failed", namespace=world.namespace) == []
 
@@ -77,22 +77,24 @@ async def test_makes_its_deployment_and_keeps_it(world: World, running: Operator
 async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: World, running: Operator) -> None:
     """A Deployment of somebody else is reported and left alone; once it is gone the Foo goes on without a wait."""
     await world.create(FOREIGN)
-    foreign = await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj.get("status"), PATIENCE)
+    foreign = await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj.get("status"))
     await world.create(FOO_MANIFEST)
     message = 'Resource "foo-deployment" already exists and is not managed by Foo'
 
     def has_failed(foo: RawObject) -> bool:
         return is_true(foo, "Failure") and message in condition(foo, "Failure")["message"]
 
-    await world.wait_for(FOO, NAME, has_failed, PATIENCE)
-    (event, *_) = await eventually(lambda: events(world, "ErrResourceExists"), bool, PATIENCE, "the Warning event")
+    await world.wait_for(FOO, NAME, has_failed)
+    (event, *_) = await eventually(
+        lambda: events(world, "ErrResourceExists"), bool, TIMEOUT_SECONDS, "the Warning event"
+    )
     assert (event["type"], event["message"]) == ("Warning", message)
     assert running.runs("Foo", NAME, namespace=world.namespace) >= 1
 
     async def runs() -> int:
         return running.runs("Foo", NAME, namespace=world.namespace)
 
-    await eventually(runs, lambda count: count >= 5, PATIENCE, "several retries with back-off")
+    await eventually(runs, lambda count: count >= 5, TIMEOUT_SECONDS, "several retries with back-off")
     untouched = await world.get(DEPLOYMENT, "foo-deployment")
     assert untouched["spec"] == foreign["spec"]
     assert owner_references_of(untouched) == ()
@@ -108,8 +110,8 @@ async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: Wo
     def is_woken_by_its_end(found: list[str]) -> bool:
         return any("foo-deployment" in cause and "deleted" in cause for cause in found)
 
-    await world.wait_for(DEPLOYMENT, "foo-deployment", is_ours, PATIENCE)
-    await eventually(causes, is_woken_by_its_end, PATIENCE, "the end of the Deployment wakes the Foo")
+    await world.wait_for(DEPLOYMENT, "foo-deployment", is_ours)
+    await eventually(causes, is_woken_by_its_end, TIMEOUT_SECONDS, "the end of the Deployment wakes the Foo")
     foo = await wait_for_replicas(world, 2)
     assert condition(foo, "Failure")["status"] == "False"
 

@@ -15,7 +15,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
 from tests.integration.songs import END, expected, manifest, seeds, song, word, words
-from tests.integration.world import HIKAWA, KIYOSHI, PATIENCE, ZUNDOKO, World, always, eventually, names
+from tests.integration.world import HIKAWA, KIYOSHI, TIMEOUT_SECONDS, ZUNDOKO, World, always, eventually, names
 
 pytestmark = pytest.mark.core
 
@@ -26,7 +26,7 @@ async def wait_for_kiyoshi(world: World, name: str) -> RawObject:
     def is_over(obj: RawObject) -> bool:
         return bool((obj.get("status") or {}).get("kiyoshied"))
 
-    return await world.wait_for(HIKAWA, name, is_over, PATIENCE)
+    return await world.wait_for(HIKAWA, name, is_over)
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def test_interval_separates_words_and_kiyoshi(world: World) -> None:
 
         await world.create(manifest("hikawa-sample", next(seeds(6)), intervalMillis=500))
         await wait_for_kiyoshi(world, "hikawa-sample")
-        await eventually(look, lambda count: count == 7, PATIENCE, "six words and one Kiyoshi")
+        await eventually(look, lambda count: count == 7, TIMEOUT_SECONDS, "six words and one Kiyoshi")
     gaps = [after - before for (before, *_), (after, *_) in itertools.pairwise(seen)]
     # The watch itself takes a few milliseconds, not always the same ones.
     assert min(gaps) >= 0.5 - 0.01
@@ -98,7 +98,12 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
     async with recording(world) as seen:
         await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
         for least in (2, 4):
-            await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= least, PATIENCE, "words")  # noqa: B023
+            await eventually(
+                lambda: words(world, "hikawa-sample"),
+                lambda said: len(said) >= least,  # noqa: B023 - called only in this iteration
+                TIMEOUT_SECONDS,
+                "words",
+            )
             operator.kill()
             operator.start()
         await wait_for_kiyoshi(world, "hikawa-sample")
@@ -113,7 +118,7 @@ async def test_says_a_deleted_word_again(world: World) -> None:
     """A Zundoko that somebody deletes in the middle of the song comes back under its number, the same word."""
     seed = next(seeds(8))
     await world.create(manifest("hikawa-sample", seed, intervalMillis=500))
-    await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= 3, PATIENCE, "three words")
+    await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= 3, TIMEOUT_SECONDS, "three words")
     await world.delete(ZUNDOKO, "hikawa-sample-zundoko-002")
     await wait_for_kiyoshi(world, "hikawa-sample")
     assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
@@ -153,7 +158,9 @@ async def test_two_at_once_keep_their_words_apart_and_go_with_their_owner(world:
     assert await words(world, "second") == expected("second", song(second))
     await world.delete(HIKAWA, "first")
     await eventually(
-        lambda: world.objects(KIYOSHI), lambda left: names(left) == ["second-kiyoshi"], PATIENCE, "one Kiyoshi"
+        lambda: world.objects(KIYOSHI), lambda left: names(left) == ["second-kiyoshi"], TIMEOUT_SECONDS, "one Kiyoshi"
     )
-    await eventually(lambda: words(world, "first"), lambda said: not said, PATIENCE, "the first one's words are gone")
+    await eventually(
+        lambda: words(world, "first"), lambda said: not said, TIMEOUT_SECONDS, "the first one's words are gone"
+    )
     assert await words(world, "second") == expected("second", song(second))

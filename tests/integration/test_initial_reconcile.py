@@ -8,7 +8,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.metrics import read
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
-from tests.integration.world import PATIENCE, World, eventually
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually
 
 NAMES = [f"thing-{number:02}" for number in range(20)]
 TASKS = """
@@ -50,7 +50,9 @@ async def test_changed_objects_are_reconciled_before_unchanged_ones(world: World
         async def started() -> list[str]:
             return [line["name"] for line in operator.messages("Reconcile started")]
 
-        await eventually(started, lambda names: names == expected, PATIENCE, f"they start in this order: {expected}")
+        await eventually(
+            started, lambda names: names == expected, TIMEOUT_SECONDS, f"they start in this order: {expected}"
+        )
     finally:
         operator.stop()
 
@@ -64,4 +66,6 @@ async def wait_for_depths(operator: Operator, *, high: int, low: int) -> None:
             series = 'ansible_operator_workqueue_depth{controller="thing-v1-controller",priority="%s"}'
             return [found[series % priority] for priority in ("high", "low")]
 
-        await eventually(depths, lambda seen: seen == [high, low], PATIENCE, f"{high} urgent and {low} others wait")
+        await eventually(
+            depths, lambda seen: seen == [high, low], TIMEOUT_SECONDS, f"{high} urgent and {low} others wait"
+        )

@@ -11,7 +11,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
 from tests.integration.operators import Operator
 from tests.integration.things import write_role
-from tests.integration.world import PATIENCE, World, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 GOOD = "- name: Say which\n  ansible.builtin.debug: {msg: fine}\n"
 
@@ -46,7 +46,7 @@ def one(gvk: GVK, world: World, name: str = "one") -> RawObject:
 
 async def succeeds(world: World, gvk: GVK, name: str = "one") -> None:
     """Wait until an object was reconciled."""
-    await world.wait_for(gvk, name, lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(gvk, name, lambda obj: is_true(obj, "Successful"))
 
 
 async def test_a_kind_is_waited_for_and_found_when_it_comes_and_when_it_comes_again(
@@ -90,14 +90,16 @@ async def test_equal_kinds_of_two_groups_and_of_two_versions_do_not_mix(
         return {str(path.parents[1].relative_to(thing_operator.folder / "work")) for path in found}
 
     expected = {f"{kind.group}/{kind.version}/Late/{world.namespace}/one" for kind in (gvk, other_group, other_version)}
-    await eventually(workspaces, lambda found: found == expected, PATIENCE, "three workspaces")
+    await eventually(workspaces, lambda found: found == expected, TIMEOUT_SECONDS, "three workspaces")
     for kind in (gvk, other_group):
         await succeeds(world, kind)
 
     async def ended() -> int:
         return len(thing_operator.messages("Reconcile succeeded", kind="Late", name="one"))
 
-    await eventually(ended, lambda count: count >= 3, PATIENCE, "each watch has run")
+    await eventually(ended, lambda count: count >= 3, TIMEOUT_SECONDS, "each watch has run")
     await world.client.delete(other_group, world.key("one"))
     gone = f"{other_group.group}/v1/Late/{world.namespace}/one"
-    await eventually(workspaces, lambda found: found == expected - {gone}, PATIENCE, "only its own workspace goes")
+    await eventually(
+        workspaces, lambda found: found == expected - {gone}, TIMEOUT_SECONDS, "only its own workspace goes"
+    )

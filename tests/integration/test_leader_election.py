@@ -26,7 +26,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
-from tests.integration.world import PATIENCE, World, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
 LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 6.0, 3.0, 0.75
@@ -71,7 +71,7 @@ def seconds_of(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()
 
 
-async def wait_until_leading(operator: Operator, world: World, within: float = PATIENCE) -> dict[str, Any]:
+async def wait_until_leading(operator: Operator, world: World, within: float = TIMEOUT_SECONDS) -> dict[str, Any]:
     """Wait until an operator holds the Lease and its workers have started; return the spec of the Lease."""
 
     async def look() -> tuple[str, str, bool]:
@@ -89,7 +89,7 @@ async def wait_until_following(operator: Operator) -> None:
     async def look() -> bool:
         return bool(operator.messages("Waiting to become the leader"))
 
-    await eventually(look, bool, PATIENCE, "it takes part")
+    await eventually(look, bool, TIMEOUT_SECONDS, "it takes part")
 
 
 async def test_follower_takes_over_from_a_stopped_or_killed_leader(
@@ -101,7 +101,7 @@ async def test_follower_takes_over_from_a_stopped_or_killed_leader(
     await wait_until_leading(first, world)
     second.start()
     await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
     await wait_until_following(second)
     assert second.messages("Workers started") == []
 
@@ -111,11 +111,16 @@ async def test_follower_takes_over_from_a_stopped_or_killed_leader(
     assert taken["leaseTransitions"] == 1
     # Only a Lease that was given back is taken before it ends.
     assert seconds_of(taken["acquireTime"]) - seconds_of(released["renewTime"]) < LEASE_SECONDS
-    await eventually(lambda: _runs(second), lambda runs: runs == 1, PATIENCE, "the new leader reconciles what is there")
+    await eventually(
+        lambda: _runs(second), lambda runs: runs == 1, TIMEOUT_SECONDS, "the new leader reconciles what is there"
+    )
 
     first.start()
     await eventually(
-        lambda: _count(first, "Waiting to become the leader"), lambda count: count == 2, PATIENCE, "it takes part again"
+        lambda: _count(first, "Waiting to become the leader"),
+        lambda count: count == 2,
+        TIMEOUT_SECONDS,
+        "it takes part again",
     )
     await asyncio.to_thread(second.kill)
     left_behind = spec_of(await world.get(LEASE, "lock"))
@@ -124,7 +129,7 @@ async def test_follower_takes_over_from_a_stopped_or_killed_leader(
     async def lease() -> dict[str, Any]:
         return spec_of(await world.get(LEASE, "lock"))
 
-    again = await eventually(lease, lambda spec: spec["leaseTransitions"] == 2, PATIENCE, "it takes over")
+    again = await eventually(lease, lambda spec: spec["leaseTransitions"] == 2, TIMEOUT_SECONDS, "it takes over")
     assert seconds_of(again["acquireTime"]) - seconds_of(left_behind["renewTime"]) >= LEASE_SECONDS - 0.1
 
 
@@ -152,7 +157,7 @@ async def test_stopped_leader_process_is_killed_with_its_runs_before_another_tak
     async def has_begun() -> bool:
         return beats.exists()
 
-    await eventually(has_begun, bool, PATIENCE, "the run goes on")
+    await eventually(has_begun, bool, TIMEOUT_SECONDS, "the run goes on")
     with suspended(first.main_process()):
         taken = await wait_until_leading(second, world)
         assert first.job_processes() == []
@@ -196,7 +201,7 @@ async def test_runs_end_before_a_lease_that_cannot_be_renewed_expires(plane: Con
             async def has_begun() -> bool:
                 return beats.exists()
 
-            await eventually(has_begun, bool, PATIENCE, "the run goes on")
+            await eventually(has_begun, bool, TIMEOUT_SECONDS, "the run goes on")
             await asyncio.to_thread(plane.stop_component, "kube-apiserver")
             with pytest.raises(KubeError):
                 await world.get(LEASE, "lock")
@@ -244,7 +249,7 @@ async def test_lease_is_renewed_while_clients_wait_for_metrics(
             return len(renewals)
 
         try:
-            await eventually(look, lambda count: count >= 4, PATIENCE, "it was renewed again and again")
+            await eventually(look, lambda count: count >= 4, TIMEOUT_SECONDS, "it was renewed again and again")
         finally:
             metrics.may_end.set()
             elector.cancel()

@@ -8,7 +8,7 @@ from rolecall.runner.runs.artifacts import size_on_disk
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
-from tests.integration.world import PATIENCE, World, condition, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 OBJECTS, RUNS = 6, 90
 BUDGET_BYTES = 3 << 20
@@ -37,7 +37,7 @@ async def _runs(operator: Operator, count: int) -> None:
         assert operator.is_ready()
         return len(operator.messages("Reconcile succeeded"))
 
-    await eventually(look, lambda found: found >= count, PATIENCE, f"{count} runs have succeeded")
+    await eventually(look, lambda found: found >= count, TIMEOUT_SECONDS, f"{count} runs have succeeded")
 
 
 async def test_disk_and_memory_do_not_grow_with_runs(world: World, thing_operator: Operator) -> None:

@@ -20,7 +20,7 @@ from tests.integration.metrics import port_of, read
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.things import write_project
-from tests.integration.world import PATIENCE, World, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -96,7 +96,7 @@ async def test_metrics_tell_of_a_reconcile_and_of_what_the_role_counts(
     gvk = f'GVK="test.rolecall.dev/v1, Kind={thing.gvk.kind}"'
     controller = f"{thing.gvk.kind.lower()}-v1-controller"
     done = f'controller_runtime_reconcile_total{{controller="{controller}",result="requeue_after"}}'
-    found = await eventually(lambda: read(session, operator), lambda all_: all_[done] == 1, PATIENCE, "counted")
+    found = await eventually(lambda: read(session, operator), lambda all_: all_[done] == 1, TIMEOUT_SECONDS, "counted")
     assert {name: found[name] for name in EXPECTED} == EXPECTED
     assert found["gauge_time_test"] > 1.7e9
     assert found[f'ansible_operator_reconcile_result{{{gvk},result="succeeded"}}'] == 1
@@ -115,7 +115,7 @@ async def test_metrics_tell_of_a_reconcile_and_of_what_the_role_counts(
     assert found["process_resident_memory_bytes"] > 1e6
 
     await thing.delete()
-    await eventually(lambda: read(session, operator), lambda all_: created not in all_, PATIENCE, "forgotten")
+    await eventually(lambda: read(session, operator), lambda all_: created not in all_, TIMEOUT_SECONDS, "forgotten")
 
 
 async def test_probes_are_answered_while_runs_go_on(things: Things, session: aiohttp.ClientSession) -> None:
@@ -134,7 +134,9 @@ async def test_probes_are_answered_while_runs_go_on(things: Things, session: aio
         meanwhile += going_on > 0
         return await things.world.objects(many[0].gvk)
 
-    await eventually(look, lambda found: all(is_true(obj, "Successful") for obj in found), PATIENCE, "all are done")
+    await eventually(
+        look, lambda found: all(is_true(obj, "Successful") for obj in found), TIMEOUT_SECONDS, "all are done"
+    )
     assert meanwhile > 0, "no run went on: this test tests nothing"
     async with session.get(base + "/readyz?verbose") as response:
         assert (await response.text()).splitlines()[-1] == "readyz check passed"

@@ -16,7 +16,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
 from tests.integration.operators import EVERY_NAMESPACE, Operator
 from tests.integration.things import write_role
-from tests.integration.world import PATIENCE, World, condition, is_true
+from tests.integration.world import World, condition, is_true
 
 TASKS = """
 - name: Report
@@ -105,20 +105,18 @@ async def test_odd_specs_succeed_or_say_why_not(world: World, operator: Operator
     await make(world, odd, "too-large-a-result", {"large": 1_900_000})
     await make(world, odd, "binary", {"blob": "//4AAQL/wMGAgQ=="})
     for name in SUCCEEDING:
-        await world.wait_for(odd, name, lambda obj: is_true(obj, "Successful"), PATIENCE)
+        await world.wait_for(odd, name, lambda obj: is_true(obj, "Successful"))
     large = await world.get(odd, "large-result")
     assert len(large["status"]["report"]) == 700_000
 
-    too_large = await world.wait_for(odd, "too-large-a-result", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    too_large = await world.wait_for(odd, "too-large-a-result", lambda obj: is_true(obj, "Successful"))
     assert "the mapped status was rejected" in condition(too_large, "Successful")["message"]
     assert "report" not in too_large["status"]
 
-    binary = await world.wait_for(
-        odd, "binary", lambda obj: is_true(obj, "Successful") or is_true(obj, "Failure"), PATIENCE
-    )
+    binary = await world.wait_for(odd, "binary", lambda obj: is_true(obj, "Successful") or is_true(obj, "Failure"))
     assert is_true(binary, "Successful") or "Show a secret" in condition(binary, "Failure")["message"]
     await make(world, odd, "ordinary", {"size": 1})
-    await world.wait_for(odd, "ordinary", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(odd, "ordinary", lambda obj: is_true(obj, "Successful"))
     assert operator.messages("Reconcile crashed") == []
 
 
@@ -129,10 +127,8 @@ async def test_a_spec_of_thousands_of_levels_ends_nobody(
     """The object says that it cannot be run; the operator goes on with the others."""
     assert json.dumps(nested(levels))
     await make(world, odd, "deep", nested(levels))
-    deep = await world.wait_for(
-        odd, "deep", lambda obj: is_true(obj, "Failure") or is_true(obj, "Successful"), PATIENCE
-    )
+    deep = await world.wait_for(odd, "deep", lambda obj: is_true(obj, "Failure") or is_true(obj, "Successful"))
     assert is_true(deep, "Successful") or condition(deep, "Failure")["message"]
     await make(world, odd, "ordinary", {"size": 1})
-    await world.wait_for(odd, "ordinary", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(odd, "ordinary", lambda obj: is_true(obj, "Successful"))
     assert operator.is_ready()

@@ -4,7 +4,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.test_own_writes import quiet
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, World
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World
 
 TASKS = """
 - name: Make a dependent
@@ -62,7 +62,7 @@ async def test_a_deletion_of_its_own_starts_nothing_and_a_users_does(world: Worl
     await thing.succeeds()
     assert await quiet(thing, 3.0) == 1
     await world.delete(CONFIG_MAP, "kept")
-    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "kept", bool)
     assert await quiet(thing, 3.0) == 2
 
 
@@ -70,7 +70,7 @@ async def test_a_users_deletion_during_the_run_is_not_lost(world: World, things:
     """Somebody deletes what the run has just made, before the run deletes something else: it is made again."""
     thing = things["with-a-user"]
     await thing.create({"gate": str(thing.operator.folder / "gate"), "admin": str(thing.operator.kubeconfig)})
-    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "kept", bool)
     assert await quiet(thing, 3.0) == 2
     assert await world.find(CONFIG_MAP, "kept")
     assert await world.find(CONFIG_MAP, "temporary") is None
@@ -85,8 +85,8 @@ async def test_what_controllers_keep_in_a_dependent_starts_nothing(world: World,
         annotations = metadata_of(deployment).get("annotations") or {}
         return "deployment.kubernetes.io/revision" in annotations and bool(deployment["status"])
 
-    await world.wait_for(DEPLOYMENT, "web", has_revision, PATIENCE)
+    await world.wait_for(DEPLOYMENT, "web", has_revision)
     assert await quiet(thing, 3.0) == 1
     await world.patch(DEPLOYMENT, "web", {"metadata": {"labels": {"app": "changed"}}})
-    await world.wait_for(DEPLOYMENT, "web", lambda obj: metadata_of(obj)["labels"]["app"] == "web", PATIENCE)
+    await world.wait_for(DEPLOYMENT, "web", lambda obj: metadata_of(obj)["labels"]["app"] == "web")
     assert await quiet(thing, 3.0) == 2

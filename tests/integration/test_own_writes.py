@@ -8,7 +8,7 @@ import pytest
 from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually
 
 pytestmark = pytest.mark.core
 
@@ -153,7 +153,7 @@ async def quiet(thing: Thing, seconds: float = 6.0) -> int:
     def is_quiet(last: list[int]) -> bool:
         return len(last) == looks and last[0] > 0 and len(set(last)) == 1
 
-    return (await eventually(look, is_quiet, PATIENCE, f"{seconds} quiet seconds"))[-1]
+    return (await eventually(look, is_quiet, TIMEOUT_SECONDS, f"{seconds} quiet seconds"))[-1]
 
 
 async def test_writes_beside_the_spec_start_nothing(world: World, things: Things) -> None:
@@ -171,14 +171,14 @@ async def test_writes_beside_the_spec_start_nothing(world: World, things: Things
     async def key() -> Any:
         return (await world.get(CONFIG_MAP, "dependent"))["data"]["key"]
 
-    await eventually(key, lambda value: value != "somebody else", PATIENCE, "drift of the dependent is repaired")
+    await eventually(key, lambda value: value != "somebody else", TIMEOUT_SECONDS, "drift of the dependent is repaired")
     assert await quiet(thing) == 2
 
 
 async def test_a_change_of_its_own_spec_is_followed_by_one_more_run(world: World, things: Things) -> None:
     """The run that patched the spec worked with the old one, so the next one sees the new one."""
     await things["spec"].create()
-    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "saw-2", bool)
     assert await quiet(things["spec"]) == 2
 
 
@@ -188,7 +188,7 @@ async def test_a_run_that_names_its_time_is_not_followed_at_once(world: World, t
     thing = await things["requeuing"].succeeds()
     assert thing["spec"]["size"] == 2
     assert await quiet(things["requeuing"], 5.0) == 1
-    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "saw-2", bool)
 
 
 async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, things: Things) -> None:
@@ -197,14 +197,14 @@ async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, t
     gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
     assert gate.stdin is not None
     await thing.create({"size": 1, "gate": gate.pid})
-    await world.wait_for(CONFIG_MAP, "saw-1-none", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "saw-1-none", bool)
     await thing.patch({"spec": {"colour": "before"}})
     gate.stdin.close()
     await gate.wait()
     # The run asked for ten minutes, so only the user's patch can lead to this one.
-    await world.wait_for(CONFIG_MAP, "saw-2-before", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "saw-2-before", bool)
     await thing.patch({"spec": {"colour": "after"}})
-    await world.wait_for(CONFIG_MAP, "saw-2-after", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "saw-2-after", bool)
 
 
 async def test_does_not_adopt_what_was_there_before(world: World, things: Things) -> None:

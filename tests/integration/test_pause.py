@@ -7,7 +7,7 @@ import pytest
 from rolecall.kube.metadata import has_finalizer
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, always, condition, eventually, is_true
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -46,7 +46,7 @@ async def thing(things: Things) -> Thing:
 
 async def wait_until_paused(thing: Thing) -> RawObject:
     """Wait until a condition says that it is paused."""
-    return await thing.world.wait_for(thing.gvk, "one", lambda obj: is_true(obj, "Paused"), PATIENCE)
+    return await thing.world.wait_for(thing.gvk, "one", lambda obj: is_true(obj, "Paused"))
 
 
 async def test_a_pause_keeps_runs_back_until_it_ends(world: World, thing: Thing) -> None:
@@ -57,7 +57,9 @@ async def test_a_pause_keeps_runs_back_until_it_ends(world: World, thing: Thing)
     await always(lambda: world.find(CONFIG_MAP, "size-2"), lambda found: found is None, 3, "nothing runs")
     await thing.patch(annotate(paused=None))
     found = await world.wait_for(
-        thing.gvk, "one", lambda obj: obj["status"].get("observedGeneration") == obj["metadata"]["generation"], PATIENCE
+        thing.gvk,
+        "one",
+        lambda obj: obj["status"].get("observedGeneration") == obj["metadata"]["generation"],
     )
     assert await world.find(CONFIG_MAP, "size-2")
     assert condition(found, "Paused") == {}
@@ -81,6 +83,6 @@ async def test_changed_reconcile_requested_at_starts_a_run(thing: Thing) -> None
 
     for number, text in enumerate(("now", "2026-11-20T12:00:00Z"), 2):
         await thing.patch(annotate(reconcile_requested_at=text))
-        await eventually(runs, lambda count, least=number: count >= least, PATIENCE, f"run {number}")  # type: ignore[misc]
+        await eventually(runs, lambda count, least=number: count >= least, TIMEOUT_SECONDS, f"run {number}")  # type: ignore[misc]
     await thing.patch({"metadata": {"annotations": {"example.com/other": "text"}}})
     await always(runs, lambda count: count == 3, 2, "no further run")

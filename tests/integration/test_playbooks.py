@@ -19,9 +19,9 @@ from tests.integration.world import (
     DEPLOYMENT,
     FOO,
     HIKAWA,
-    PATIENCE,
     POD_SCALER,
     REPLICA_SET,
+    TIMEOUT_SECONDS,
     ZUNDOKO,
     World,
     eventually,
@@ -98,7 +98,7 @@ async def test_a_podscaler_gets_its_pods_and_its_status_once(world: World, lapto
         pods = await world.pods(app="nginx")
         return sum(each["type"] == "Ready" for pod in pods for each in pod["status"].get("conditions", []))
 
-    await eventually(ready, lambda count: count == 4, PATIENCE, "four ready pods")
+    await eventually(ready, lambda count: count == 4, TIMEOUT_SECONDS, "four ready pods")
     await laptop.reconcile("podscaler", "example-podscaler")
     assert (await laptop.reconcile("podscaler", "example-podscaler")).changed == 0
 
@@ -120,11 +120,9 @@ async def test_a_foo_gets_its_deployment(world: World, laptop: Laptop) -> None:
     await world.create(FOO_MANIFEST)
     outcome = await laptop.reconcile("foo", "foos.samplecontroller.k8s.io")
     assert outcome.code == 0, outcome.text
-    deployment = await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj.get("status"), PATIENCE)
+    deployment = await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj.get("status"))
     assert deployment["spec"]["replicas"] == 2
-    await world.wait_for(
-        DEPLOYMENT, "foo-deployment", lambda obj: obj["status"].get("availableReplicas") == 2, PATIENCE
-    )
+    await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj["status"].get("availableReplicas") == 2)
     await laptop.reconcile("foo", "foos.samplecontroller.k8s.io")
     assert (await world.get(FOO, "foos.samplecontroller.k8s.io"))["status"]["availableReplicas"] == 2
     assert (await laptop.reconcile("foo", "foos.samplecontroller.k8s.io")).changed == 0
@@ -141,7 +139,7 @@ async def test_a_foreign_deployment_is_refused(world: World, laptop: Laptop) -> 
 
 async def test_a_replicaset_gets_its_label_once(world: World, laptop: Laptop) -> None:
     await world.create(REPLICA_SET_MANIFEST)
-    await eventually(lambda: world.pods(app="counted"), lambda pods: len(pods) == 2, PATIENCE, "two pods")
+    await eventually(lambda: world.pods(app="counted"), lambda pods: len(pods) == 2, TIMEOUT_SECONDS, "two pods")
     await laptop.reconcile("replicaset", "example-replicaset")
     replica_set = await world.get(REPLICA_SET, "example-replicaset")
     assert metadata_of(replica_set)["labels"]["pod-count"] == "2"

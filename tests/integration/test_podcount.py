@@ -5,7 +5,7 @@ import pytest
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import PATIENCE, POD, REPLICA_SET, World, eventually, names
+from tests.integration.world import POD, REPLICA_SET, TIMEOUT_SECONDS, World, eventually, names
 
 pytestmark = pytest.mark.core
 
@@ -30,7 +30,7 @@ async def wait_for_count(world: World, count: int) -> None:
     def holds(obj: RawObject) -> bool:
         return (metadata_of(obj).get("labels") or {}).get("pod-count") == str(count)
 
-    await world.wait_for(REPLICA_SET, NAME, holds, PATIENCE)
+    await world.wait_for(REPLICA_SET, NAME, holds)
 
 
 async def settled(operator: Operator, world: World) -> int:
@@ -46,7 +46,7 @@ async def settled(operator: Operator, world: World) -> int:
     def is_quiet(counts: list[int]) -> bool:
         return len(counts) > 50 and counts[-1] > 0 and len(set(counts[-50:])) == 1
 
-    return (await eventually(look, is_quiet, PATIENCE, "five quiet seconds"))[-1]
+    return (await eventually(look, is_quiet, TIMEOUT_SECONDS, "five quiet seconds"))[-1]
 
 
 async def test_counts_the_pods_of_every_replica_set(world: World, running: Operator) -> None:
@@ -73,6 +73,8 @@ async def test_its_own_label_starts_no_run(world: World, running: Operator) -> N
     assert not [text for text in told if text.startswith("ReplicaSet") and ": " in text]
     victim = names(await world.pods(app="counted"))[0]
     await world.delete(POD, victim)
-    await eventually(lambda: world.pods(app="counted"), lambda pods: victim not in names(pods), PATIENCE, "it is gone")
+    await eventually(
+        lambda: world.pods(app="counted"), lambda pods: victim not in names(pods), TIMEOUT_SECONDS, "it is gone"
+    )
     assert await settled(running, world) > before
     await wait_for_count(world, 2)

@@ -8,9 +8,9 @@ from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
 from tests.integration.world import (
     DEPLOYMENT,
-    PATIENCE,
     POD,
     POD_SCALER,
+    TIMEOUT_SECONDS,
     World,
     always,
     eventually,
@@ -53,7 +53,7 @@ def scaled(pods: list[RawObject]) -> list[str]:
     return [name for name in names(pods) if name.startswith("scaled-pod-")]
 
 
-async def wait_for_pods(world: World, total: int, made: int, within: float = PATIENCE) -> list[RawObject]:
+async def wait_for_pods(world: World, total: int, made: int, within: float = TIMEOUT_SECONDS) -> list[RawObject]:
     """Wait for a number of pods, so many of them made by the PodScaler."""
 
     def holds(pods: list[RawObject]) -> bool:
@@ -68,13 +68,15 @@ async def wait_for_status(world: World, **fields: object) -> RawObject:
     def holds(obj: RawObject) -> bool:
         return is_true(obj, "Successful") and fields.items() <= obj["status"].items()
 
-    return await world.wait_for(POD_SCALER, "example-podscaler", holds, PATIENCE)
+    return await world.wait_for(POD_SCALER, "example-podscaler", holds)
 
 
 async def test_keeps_the_number_of_pods_through_the_article(world: World, running: Operator) -> None:
     """One Deployment pod makes three; without the Deployment four; one deleted by hand is replaced by the trigger."""
     await world.create(deployment(1))
-    await eventually(lambda: world.pods(app="nginx"), lambda pods: len(pods) == 1, PATIENCE, "the Deployment's pod")
+    await eventually(
+        lambda: world.pods(app="nginx"), lambda pods: len(pods) == 1, TIMEOUT_SECONDS, "the Deployment's pod"
+    )
     (scaler,) = await world.create(POD_SCALER_MANIFEST)
     pods = await wait_for_pods(world, total=4, made=3)
     made = [pod for pod in pods if names([pod])[0].startswith("scaled-pod-")]
@@ -93,7 +95,7 @@ async def test_keeps_the_number_of_pods_through_the_article(world: World, runnin
     def is_replaced(pods: list[RawObject]) -> bool:
         return len(pods) == 4 and victim not in names(pods)
 
-    await eventually(lambda: world.pods(app="nginx"), is_replaced, PATIENCE, "the deleted pod is replaced")
+    await eventually(lambda: world.pods(app="nginx"), is_replaced, TIMEOUT_SECONDS, "the deleted pod is replaced")
     causes = [line["causes"] for line in running.messages("Reconcile started", namespace=world.namespace)]
     assert any(f"Pod {world.namespace}/{victim}" in text for told in causes for text in told)
 
@@ -113,7 +115,7 @@ async def test_gives_way_to_a_deployment_and_does_not_fight_with_it(world: World
     def is_settled(pods: list[RawObject]) -> bool:
         return len(pods) == 4 and len(scaled(pods)) == 1 and len(seen) == 3
 
-    settled = names(await eventually(look, is_settled, PATIENCE, "four pods, three of them the Deployment's"))
+    settled = names(await eventually(look, is_settled, TIMEOUT_SECONDS, "four pods, three of them the Deployment's"))
     await always(look, lambda pods: names(pods) == settled, 30, "nobody makes or deletes pods any more")
     assert len(seen) == 3, "a pod of the Deployment was replaced, so one had been deleted"
     assert running.messages("Task failed", namespace=world.namespace) == []
@@ -182,7 +184,7 @@ async def test_two_with_the_same_selector_do_not_fight(world: World, running: Op
     await world.create(POD_SCALER_MANIFEST)
     before = await wait_for_pods(world, total=4, made=4)
     await world.create(POD_SCALER_MANIFEST.replace("example-podscaler", "second").replace("count: 4", "count: 2"))
-    second = await world.wait_for(POD_SCALER, "second", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    second = await world.wait_for(POD_SCALER, "second", lambda obj: is_true(obj, "Successful"))
     assert second["status"]["surplus"] == 2
 
     async def look() -> list[str]:
@@ -199,7 +201,9 @@ async def test_sees_only_the_pods_of_its_own_namespace(world: World) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere.namespace}}
     await world.client.create(namespace)
     await elsewhere.create(deployment(2))
-    await eventually(lambda: elsewhere.pods(app="nginx"), lambda pods: len(pods) == 2, PATIENCE, "pods elsewhere")
+    await eventually(
+        lambda: elsewhere.pods(app="nginx"), lambda pods: len(pods) == 2, TIMEOUT_SECONDS, "pods elsewhere"
+    )
     await world.create(POD_SCALER_MANIFEST)
     await wait_for_pods(world, total=4, made=4)
     assert len(await elsewhere.pods(app="nginx")) == 2

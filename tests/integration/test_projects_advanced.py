@@ -14,7 +14,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import NAMESPACE, wait_until_ready
 from tests.integration.example_projects import ADVANCED as PROJECT
 from tests.integration.operators import Operator
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, always, condition, eventually, is_true
+from tests.integration.world import CONFIG_MAP, World, always, condition, eventually, is_true
 
 SECRET = GVK("", "v1", "Secret")
 VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"
@@ -60,7 +60,7 @@ async def test_dependents_elsewhere_are_annotated_and_watched(here: World) -> No
         "operator-sdk/primary-resource": f"{here.namespace}/one",
         "operator-sdk/primary-resource-type": "ClusterAnnotationTest.test.example.com",
     }
-    config_map = await other.wait_for(CONFIG_MAP, "one", bool, PATIENCE)
+    config_map = await other.wait_for(CONFIG_MAP, "one", bool)
     namespace = await here.client.get(NAMESPACE, ObjectKey("", other.namespace))
     for dependent in (config_map, namespace):
         assert expected.items() <= metadata_of(dependent)["annotations"].items()
@@ -76,7 +76,7 @@ async def test_dependents_elsewhere_are_annotated_and_watched(here: World) -> No
         "the label is put back",
     )
     await other.delete(CONFIG_MAP, "one")
-    await other.wait_for(CONFIG_MAP, "one", bool, PATIENCE)
+    await other.wait_for(CONFIG_MAP, "one", bool)
 
 
 async def test_an_object_of_the_cluster_owns_what_is_made_for_it(here: World) -> None:
@@ -89,7 +89,7 @@ async def test_an_object_of_the_cluster_owns_what_is_made_for_it(here: World) ->
             "spec": {"target": here.namespace},
         }
     )
-    made = await here.wait_for(CONFIG_MAP, key.name, bool, PATIENCE)
+    made = await here.wait_for(CONFIG_MAP, key.name, bool)
     assert made["data"] == {"namespace": '""'}
     assert [owner["uid"] for owner in metadata_of(made)["ownerReferences"]] == [metadata_of(primary)["uid"]]
     await here.client.delete(GVK.of_object(primary), key)
@@ -98,7 +98,7 @@ async def test_an_object_of_the_cluster_owns_what_is_made_for_it(here: World) ->
 
 async def test_an_object_that_is_deleted_during_its_run_gets_its_finalizer_run(here: World) -> None:
     await create(here, "FinalizerConcurrencyTest")
-    await here.wait_for(CONFIG_MAP, "one-running", bool, PATIENCE)
+    await here.wait_for(CONFIG_MAP, "one-running", bool)
     await here.delete(kind("FinalizerConcurrencyTest"), "one")
     await here.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: unpause}}")
     await here.wait_until_gone(kind("FinalizerConcurrencyTest"), "one", 60)
@@ -109,7 +109,7 @@ async def test_a_finalizer_of_variables_runs_the_main_role_with_them(here: World
     other = World(here.client, f"{here.namespace}-other")
     await here.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other.namespace}})
     await create(here, "FinalizerVarsTest", target=other.namespace)
-    await other.wait_for(CONFIG_MAP, "one", bool, PATIENCE)
+    await other.wait_for(CONFIG_MAP, "one", bool)
     await here.delete(kind("FinalizerVarsTest"), "one")
     await here.wait_until_gone(kind("FinalizerVarsTest"), "one", 60)
     assert await other.find(CONFIG_MAP, "one") is None
@@ -127,7 +127,7 @@ async def test_a_play_comes_back_as_often_as_it_asks_to(here: World) -> None:
     def is_done(obj: RawObject) -> bool:
         return has_succeeded(obj) and obj["status"].get("iterations") == 5
 
-    await here.wait_for(kind("ReconciliationTest"), "one", is_done, PATIENCE)
+    await here.wait_for(kind("ReconciliationTest"), "one", is_done)
     await always(lambda: kept(here), lambda data: data["iterations"] == "5", 1.5, "five times and no more")
 
 
@@ -136,7 +136,7 @@ async def test_a_play_comes_back_as_often_as_it_asks_to(here: World) -> None:
 )
 async def test_a_time_that_is_none_is_a_failure_that_says_so(here: World, period: str, message: str) -> None:
     await create(here, "ReconciliationTest", period=period)
-    failed = await here.wait_for(kind("ReconciliationTest"), "one", lambda obj: is_true(obj, "Failure"), PATIENCE)
+    failed = await here.wait_for(kind("ReconciliationTest"), "one", lambda obj: is_true(obj, "Failure"))
     assert message in condition(failed, "Failure")["message"]
     await here.delete(kind("ReconciliationTest"), "one")
 
@@ -148,14 +148,14 @@ async def test_a_secret_is_reconciled_whenever_it_changes_if_the_selector_takes_
         )
     assert await kept(here) == {"text": "a"}
     await here.patch(SECRET, "one", {"data": {"text": base64.b64encode(b"b").decode()}})
-    await here.wait_for(CONFIG_MAP, "one", lambda obj: obj["data"] == {"text": "b"}, PATIENCE)
+    await here.wait_for(CONFIG_MAP, "one", lambda obj: obj["data"] == {"text": "b"})
     assert await here.find(CONFIG_MAP, "unmarked") is None
 
 
 async def test_an_object_that_the_selector_leaves_out_is_not_touched(here: World) -> None:
     selected = await create(here, "SelectorTest", name="selected")
     await here.create(shown(selected | {"metadata": {"name": "marked", "labels": {"testLabel": "yes"}}}))
-    await here.wait_for(kind("SelectorTest"), "marked", has_succeeded, PATIENCE)
+    await here.wait_for(kind("SelectorTest"), "marked", has_succeeded)
     assert "status" not in await here.get(kind("SelectorTest"), "selected")
 
 
@@ -213,7 +213,7 @@ def has_succeeded(obj: RawObject) -> bool:
 
 
 async def wait_for_success(here: World, kind_name: str) -> RawObject:
-    return await here.wait_for(kind(kind_name), "one", has_succeeded, PATIENCE)
+    return await here.wait_for(kind(kind_name), "one", has_succeeded)
 
 
 async def kept(here: World) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
 from tests.integration.metrics import read
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, World, is_true
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, is_true
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
 FOO = GVK("cache.example.com", "v1alpha1", "Foo")
@@ -71,21 +71,21 @@ def other(client: Client) -> World:
 
 async def test_a_role_makes_what_the_object_asks_for_and_keeps_it_so(one: World, memcached: Operator) -> None:
     await one.create(PROJECT.sample("cache_v1alpha1_memcached"))
-    primary = await one.wait_for(MEMCACHED, "memcached-sample", has_succeeded, PATIENCE)
+    primary = await one.wait_for(MEMCACHED, "memcached-sample", has_succeeded)
     assert (primary["status"]["test"], primary["status"]["allowed"]) == ("hello world", True)
 
-    deployment = await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", is_available, PATIENCE)
+    deployment = await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", is_available)
     service = await one.get(SERVICE, "memcached-sample")
     for dependent in (deployment, service):
         assert metadata_of(dependent)["labels"] == {"app": "memcached"}
         assert [owner["uid"] for owner in metadata_of(dependent)["ownerReferences"]] == [uid_of(primary)]
 
     await one.patch(DEPLOYMENT, "memcached-sample-memcached", {"spec": {"replicas": 2}})
-    await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", lambda obj: obj["spec"]["replicas"] == 1, PATIENCE)
+    await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", lambda obj: obj["spec"]["replicas"] == 1)
 
     await one.patch(MEMCACHED, "memcached-sample", {"spec": {"size": 2}})
-    await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", lambda obj: obj["spec"]["replicas"] == 2, PATIENCE)
-    primary = await one.wait_for(MEMCACHED, "memcached-sample", has_seen_its_generation, PATIENCE)
+    await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", lambda obj: obj["spec"]["replicas"] == 2)
+    primary = await one.wait_for(MEMCACHED, "memcached-sample", has_seen_its_generation)
     assert primary["status"]["test"] == "hello world"
 
     async with aiohttp.ClientSession() as session:
@@ -105,24 +105,24 @@ async def test_every_namespace_of_the_list_is_served_and_no_other(other: World) 
     foreign = World(other.client, FOREIGN)
     await foreign.create(PROJECT.sample("cache_v1alpha1_foo"))
     await other.create(PROJECT.sample("cache_v1alpha1_foo"))
-    await other.wait_for(FOO, "foo-sample", has_succeeded, PATIENCE)
+    await other.wait_for(FOO, "foo-sample", has_succeeded)
     assert "status" not in await foreign.get(FOO, "foo-sample")
 
 
 async def test_a_playbook_gets_the_spec_converted_and_as_it_is(one: World) -> None:
     await one.create(PROJECT.sample("cache_v1alpha1_foo"))
-    await one.wait_for(FOO, "foo-sample", has_succeeded, PATIENCE)
+    await one.wait_for(FOO, "foo-sample", has_succeeded)
     kept = await one.get(CONFIG_MAP, "foo-sample")
     assert kept["data"] == {"converted": "kept", "raw": "kept", "generation": "1"}
 
 
 async def test_a_kind_of_the_blacklist_wakes_nobody(other: World, memcached: Operator) -> None:
     await other.create(PROJECT.sample("cache_v1alpha1_memcached"))
-    await other.wait_for(MEMCACHED, "memcached-sample", has_succeeded, PATIENCE)
+    await other.wait_for(MEMCACHED, "memcached-sample", has_succeeded)
     await other.delete(CONFIG_MAP, "test-blacklist-watches")
     await other.delete(SERVICE, "memcached-sample")
-    await other.wait_for(SERVICE, "memcached-sample", bool, PATIENCE)
-    await other.wait_for(CONFIG_MAP, "test-blacklist-watches", bool, PATIENCE)
+    await other.wait_for(SERVICE, "memcached-sample", bool)
+    await other.wait_for(CONFIG_MAP, "test-blacklist-watches", bool)
     started = memcached.messages("Reconcile started", kind="Memcached", namespace=OTHER)
     causes = [cause for line in started for cause in line["causes"]]
     assert any("Service" in cause for cause in causes), causes
@@ -132,7 +132,7 @@ async def test_a_kind_of_the_blacklist_wakes_nobody(other: World, memcached: Ope
 async def test_the_role_of_the_finalizer_runs_before_the_object_goes(one: World) -> None:
     await one.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: deleteme}}")
     await one.create(PROJECT.sample("cache_v1alpha1_memfin"))
-    memfin = await one.wait_for(MEMFIN, "memfin-sample", has_succeeded, PATIENCE)
+    memfin = await one.wait_for(MEMFIN, "memfin-sample", has_succeeded)
     assert has_finalizer(memfin, "cache.example.com/finalizer")
     await one.delete(MEMFIN, "memfin-sample")
     await one.wait_until_gone(MEMFIN, "memfin-sample", 60)
@@ -141,7 +141,7 @@ async def test_the_role_of_the_finalizer_runs_before_the_object_goes(one: World)
 
 async def test_a_built_in_kind_without_spec_and_status_is_reconciled(one: World) -> None:
     await one.create("{apiVersion: v1, kind: Secret, metadata: {name: test-secret}, stringData: {word: quiet}}")
-    await one.wait_for(SERVICE, "test-service", bool, PATIENCE)
+    await one.wait_for(SERVICE, "test-service", bool)
     assert "status" not in await one.get(SECRET, "test-secret")
 
 

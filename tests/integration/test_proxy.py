@@ -13,7 +13,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.proxied import Run, config_map
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, is_true
+from tests.integration.world import CONFIG_MAP, World, is_true
 
 pytestmark = pytest.mark.core
 
@@ -150,7 +150,7 @@ async def test_runs_are_sent_to_the_port_that_the_operator_was_given(world: Worl
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
     url = f"http://127.0.0.1:{port}"
     assert {name: thing["status"][name] for name in ("host", "server")} == {"host": url, "server": url}
     assert set(thing["status"]["unproxied"].split(",")) == {"127.0.0.1", "localhost", "elsewhere.example"}

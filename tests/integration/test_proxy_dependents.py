@@ -13,7 +13,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.things import DEFINITION, write_project
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, always, eventually
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, eventually
 
 NAMESPACE = GVK("", "v1", "Namespace")
 CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
@@ -70,14 +70,14 @@ async def test_annotated_dependents_in_another_namespace_and_of_the_cluster_are_
             "operator-sdk/primary-resource-type": f"{thing.gvk.kind}.test.rolecall.dev",
         }
     await elsewhere.delete(CONFIG_MAP, "far")
-    await elsewhere.wait_for(CONFIG_MAP, "far", lambda obj: obj["data"] == {"wanted": "yes"}, PATIENCE)
+    await elsewhere.wait_for(CONFIG_MAP, "far", lambda obj: obj["data"] == {"wanted": "yes"})
     await elsewhere.client.patch(CLUSTER_ROLE, cluster_key(elsewhere), {"metadata": {"labels": {"wanted": "no"}}})
 
     async def label() -> str:
         role = await elsewhere.client.get(CLUSTER_ROLE, cluster_key(elsewhere))
         return str(metadata_of(role)["labels"]["wanted"])
 
-    await eventually(label, lambda value: value == "yes", PATIENCE, "the label is put back")
+    await eventually(label, lambda value: value == "yes", TIMEOUT_SECONDS, "the label is put back")
 
 
 async def test_dependents_that_nobody_wants_to_watch_start_nothing(elsewhere: World, things: Things) -> None:
@@ -136,10 +136,10 @@ async def test_a_cluster_scoped_kind_that_is_installed_later_is_woken_by_its_dep
     try:
         town: RawObject = {"apiVersion": "test.rolecall.dev/v1", "kind": "Town", "metadata": {"name": "x"}}
         town["spec"] = {"namespace": world.namespace}
-        await eventually(lambda: made(world, town), bool, PATIENCE, "the kind is installed")
-        local = await world.wait_for(CONFIG_MAP, "local", bool, PATIENCE)
+        await eventually(lambda: made(world, town), bool, TIMEOUT_SECONDS, "the kind is installed")
+        local = await world.wait_for(CONFIG_MAP, "local", bool)
         assert [(owner.kind, owner.name) for owner in owner_references_of(local)] == [("Town", "x")]
         await world.delete(CONFIG_MAP, "local")
-        await world.wait_for(CONFIG_MAP, "local", bool, PATIENCE)
+        await world.wait_for(CONFIG_MAP, "local", bool)
     finally:
         await world.client.delete(DEFINITIONS, ObjectKey("", "towns.test.rolecall.dev"))

@@ -12,7 +12,7 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.forward import send
 from tests.integration.proxied import Run, config_map
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, eventually, names
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, TIMEOUT_SECONDS, eventually, names
 
 API_SERVICE = GVK("apiregistration.k8s.io", "v1", "APIService")
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -81,11 +81,11 @@ async def test_a_watch_of_kubectl_ends_with_the_run(run: Run) -> None:
         assert process.stdout is not None
         for name in ("first", "second"):
             await run.world.client.create(config_map(run.world, name))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while name not in (await process.stdout.readline()).decode():
                     pass
         await run.proxy.revoke(run.spec)
-        await asyncio.wait_for(process.wait(), PATIENCE)
+        await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
 async def test_what_is_created_in_protobuf_is_owned(asking: Asking) -> None:
@@ -167,7 +167,7 @@ async def test_no_oddity_creates_what_nobody_owns(asking: Asking, oddity: str, h
         *filter(None, [header]),
     ]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-    status = int((await asyncio.wait_for(reader.readline(), PATIENCE)).split()[1])
+    status = int((await asyncio.wait_for(reader.readline(), TIMEOUT_SECONDS)).split()[1])
     writer.close()
     found = await run.world.find(CONFIG_MAP, "odd")
     assert (status == 201) == (found is not None)
@@ -241,7 +241,9 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
         async def answers() -> int:
             return (await asking.proxy("POST", path, {"metadata": {"name": "one"}}))[0]
 
-        await eventually(answers, lambda status: status == 503, PATIENCE, "the group answers that it is not there")
+        await eventually(
+            answers, lambda status: status == 503, TIMEOUT_SECONDS, "the group answers that it is not there"
+        )
         code, output = await run.kubectl("apply", "-f", "-", text=json.dumps(config_map(run.world, "applied")))
         assert code == 0, output
         assert await run.owners("applied") == [run.spec.owner.uid]

@@ -17,7 +17,7 @@ from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.kubelet import Kubelet, running_kubelet
 from tests.integration.proxied import Run
-from tests.integration.world import PATIENCE
+from tests.integration.world import TIMEOUT_SECONDS
 
 PROTOCOLS = {"websocket": "true", "spdy": "false"}
 MEGABYTES = 24
@@ -66,7 +66,7 @@ async def read_until(process: asyncio.subprocess.Process, wanted: bytes) -> byte
     """Read a command's output until something stands in it."""
     assert process.stdout is not None
     output = b""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while wanted not in output:
             part = await process.stdout.read(1000)
             assert part, f"the command ended: {output!r}"
@@ -91,7 +91,7 @@ async def test_a_large_stream_arrives_whole(run: Run, protocol: str) -> None:
     variables = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": PROTOCOLS[protocol]}
     command = f"yes 0123456789abcde | head -c {MEGABYTES}M"
     async with run.process(*run.kubectl_command("exec", "web", "--", "sh", "-c", command), **variables) as process:
-        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
     expected = b"0123456789abcde\n" * (MEGABYTES * (1 << 16))
     assert hashlib.sha256(output).digest() == hashlib.sha256(expected).digest()
 
@@ -104,7 +104,7 @@ async def test_a_command_ends_with_the_run(run: Run, protocol: str) -> None:
     async with run.process(*command, **variables) as process:
         await read_until(process, b"begun")
         await run.proxy.revoke(run.spec)
-        await asyncio.wait_for(process.wait(), PATIENCE)
+        await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
 @pytest.mark.usefixtures("kubelet")
@@ -119,10 +119,10 @@ async def test_a_port_is_forwarded_until_the_run_ends(run: Run, protocol: str) -
         for _ in range(3):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(found[1]))
             writer.write(b"ping\n")
-            assert await asyncio.wait_for(reader.readexactly(10), PATIENCE) == b"ping\nping\n"
+            assert await asyncio.wait_for(reader.readexactly(10), TIMEOUT_SECONDS) == b"ping\nping\n"
             writer.close()
         await run.proxy.revoke(run.spec)
-        await asyncio.wait_for(process.wait(), PATIENCE)
+        await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("command", [("logs", "-f", "web"), ("attach", "web")], ids=lambda command: command[0])
@@ -135,7 +135,7 @@ async def test_logs_are_followed_until_the_run_ends(run: Run, kubelet: Kubelet, 
             await asyncio.wait({reading}, timeout=0.2)
         await reading
         await run.proxy.revoke(run.spec)
-        await asyncio.wait_for(process.wait(), PATIENCE)
+        await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
 async def test_the_modules_for_commands_and_logs_work(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from tests.integration.world import (
     DEPLOYMENT,
     FOO,
     HIKAWA,
-    PATIENCE,
     POD_SCALER,
     REPLICA_SET,
+    TIMEOUT_SECONDS,
     World,
     condition,
     is_true,
@@ -86,19 +86,19 @@ async def stories(world: World) -> None:
     """Let each operator do all that its role can do."""
     await world.create(FOREIGN)
     await world.create(SAMPLES)
-    await world.wait_for(FOO, "refused", is_refused, PATIENCE)
-    await world.wait_for(POD_SCALER, "one", scaled_to(2), PATIENCE)
+    await world.wait_for(FOO, "refused", is_refused)
+    await world.wait_for(POD_SCALER, "one", scaled_to(2))
     await world.patch(POD_SCALER, "one", {"spec": {"count": 1}})
-    await world.wait_for(POD_SCALER, "one", scaled_to(1), PATIENCE)
-    await world.wait_for(FOO, "one", lambda obj: (obj.get("status") or {}).get("availableReplicas") == 1, PATIENCE)
+    await world.wait_for(POD_SCALER, "one", scaled_to(1))
+    await world.wait_for(FOO, "one", lambda obj: (obj.get("status") or {}).get("availableReplicas") == 1)
     await world.patch(DEPLOYMENT, "made", {"spec": {"replicas": 3}})
-    await world.wait_for(DEPLOYMENT, "made", lambda obj: obj["spec"]["replicas"] == 1, PATIENCE)
-    await world.wait_for(HIKAWA, "one", lambda obj: (obj.get("status") or {}).get("kiyoshied"), PATIENCE)
+    await world.wait_for(DEPLOYMENT, "made", lambda obj: obj["spec"]["replicas"] == 1)
+    await world.wait_for(HIKAWA, "one", lambda obj: (obj.get("status") or {}).get("kiyoshied"))
 
     def is_counted(obj: RawObject) -> bool:
         return (metadata_of(obj).get("labels") or {}).get("pod-count") == "2"
 
-    await world.wait_for(REPLICA_SET, "counted", is_counted, PATIENCE)
+    await world.wait_for(REPLICA_SET, "counted", is_counted)
 
 
 @asynccontextmanager
@@ -161,10 +161,10 @@ async def test_the_rules_of_deploy_are_those_that_the_stories_need_and_these_suf
     ):
         for name in names:
             await world.delete(gvk, name)
-            await world.wait_until_gone(gvk, name, PATIENCE)
+            await world.wait_until_gone(gvk, name, TIMEOUT_SECONDS)
     await world.delete(DEPLOYMENT, "foreign")
     for name in ("made", "foreign"):  # the first is the Foo's, so that the garbage collector deletes it
-        await world.wait_until_gone(DEPLOYMENT, name, PATIENCE)
+        await world.wait_until_gone(DEPLOYMENT, name, TIMEOUT_SECONDS)
     async with recorded_stories(tmp_path / "least", least, world) as operator:
         assert refusals(operator.folder) == []
         assert [line for line in operator.lines() if "forbidden" in json.dumps(line)] == []

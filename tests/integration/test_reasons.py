@@ -3,7 +3,7 @@
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, EVENT, PATIENCE, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, eventually, is_true
 
 MAKES_A_DEPENDENT = """
 - name: Make a dependent
@@ -29,7 +29,7 @@ async def told(world: World, kind: str, reason: str, message: str) -> None:
     def is_told(found: list[tuple[str, str, str, int]]) -> bool:
         return (kind, reason, message) in {event[:3] for event in found}
 
-    await eventually(lambda: events(world), is_told, PATIENCE, f"an Event {reason}: {message}")
+    await eventually(lambda: events(world), is_told, TIMEOUT_SECONDS, f"an Event {reason}: {message}")
 
 
 async def cause(operator: Operator, text: str) -> None:
@@ -38,7 +38,7 @@ async def cause(operator: Operator, text: str) -> None:
     async def look() -> list[str]:
         return [cause for line in operator.messages("Reconcile started") for cause in line["causes"]]
 
-    await eventually(look, lambda causes: text in causes, PATIENCE, f"a reconcile because of {text!r}")
+    await eventually(look, lambda causes: text in causes, TIMEOUT_SECONDS, f"a reconcile because of {text!r}")
 
 
 async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> None:
@@ -49,10 +49,10 @@ async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> N
     await world.create(MANIFEST)
     started_by = "1 task changed something; started by"
     await told(world, "Normal", "Reconciled", f"{started_by} Thing {world.namespace}/one created")
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
     await world.patch(THING, "one", {"spec": {"size": 2}})
     await cause(thing_operator, f"Thing {world.namespace}/one: spec.size (generation 2)")
-    await world.wait_for(CONFIG_MAP, "made", lambda obj: obj["data"]["size"] == "size 2", PATIENCE)
+    await world.wait_for(CONFIG_MAP, "made", lambda obj: obj["data"]["size"] == "size 2")
     await world.patch(CONFIG_MAP, "made", {"data": {"size": "9"}})
     drift = f"dependent ConfigMap {world.namespace}/made: data.size"
     await cause(thing_operator, drift)
@@ -67,7 +67,9 @@ async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> N
     async def retries() -> list[int]:
         return [count for _, _, message, count in await events(world) if message == "Task 'Give up': no more coffee"]
 
-    await eventually(retries, lambda counts: counts and counts[0] >= 2, PATIENCE, "retries are one Event with a count")
+    await eventually(
+        retries, lambda counts: counts and counts[0] >= 2, TIMEOUT_SECONDS, "retries are one Event with a count"
+    )
     assert len(await retries()) == 1
     write_role(thing_operator.folder, MAKES_A_DEPENDENT)
     await told(world, "Normal", "ReconcileRecovered", "Reconciled after a failure")

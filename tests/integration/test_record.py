@@ -13,7 +13,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, write_project
-from tests.integration.world import PATIENCE, World, eventually
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually
 
 pytestmark = pytest.mark.core
 
@@ -114,7 +114,7 @@ async def record_of_a_run(operator: Operator, world: World) -> StoredRecord:
     async def files() -> list[Path]:
         return sorted(directory.glob("*.jsonl"))
 
-    found = await eventually(files, bool, PATIENCE, "a record is written")
+    found = await eventually(files, bool, TIMEOUT_SECONDS, "a record is written")
     return read_record(found[0])
 
 

@@ -17,7 +17,7 @@ from rolecall.workbench.plan.sandbox_sources import LiveSource, SourceError
 from rolecall.workbench.plan.sandbox_store import DEFINITION_KIND, StoredObject
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, reader_kubeconfig, sandbox, sandbox_plane
 from tests.integration.things import THING
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, POD, REPLICA_SET, World, names
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, names
 
 __all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 
@@ -32,7 +32,7 @@ def unversioned(obj: RawObject) -> RawObject:
 
 
 async def is_available(world: World, name: str) -> None:
-    await world.wait_for(DEPLOYMENT, name, lambda obj: (obj.get("status") or {}).get("availableReplicas"), PATIENCE)
+    await world.wait_for(DEPLOYMENT, name, lambda obj: (obj.get("status") or {}).get("availableReplicas"))
 
 
 async def ask(importer: Importer, method: str, target: str, name: str = "") -> None:
@@ -86,7 +86,7 @@ async def test_imported_deployment_is_scaled_in_the_sandbox(importer: Importer, 
     def is_scaled(obj: RawObject) -> bool:
         return bool(obj["status"].get("availableReplicas") == 3)
 
-    await there.wait_for(DEPLOYMENT, "web", is_scaled, PATIENCE)
+    await there.wait_for(DEPLOYMENT, "web", is_scaled)
     assert before < set(names(await there.pods(app="web")))
     assert len(await world.pods(app="web")) == 2
 

@@ -19,7 +19,7 @@ from rolecall.runner.runs.workspace import workspaces_of
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
-from tests.integration.world import PATIENCE, World, eventually, is_true, names
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true, names
 from tests.static.repository import documents
 
 pytestmark = pytest.mark.alone
@@ -104,7 +104,7 @@ class Replicas:
             holders = list((await self.holders()).values())
             return sorted(holders.count(holder) for holder in set(holders))
 
-        await eventually(look, lambda seen: seen == sorted(shares), PATIENCE, f"shares are {shares}")
+        await eventually(look, lambda seen: seen == sorted(shares), TIMEOUT_SECONDS, f"shares are {shares}")
 
     async def make_things(self) -> None:
         """Create the objects and wait until each is reconciled."""
@@ -129,7 +129,7 @@ class Replicas:
                 if name not in done or not any(run.endswith(f" {size}") for run in self.runs(name))
             ]
 
-        await eventually(late, lambda seen: seen == [], PATIENCE, f"all are reconciled at size {size}")
+        await eventually(late, lambda seen: seen == [], TIMEOUT_SECONDS, f"all are reconciled at size {size}")
         assert self.overlaps() == ""
 
 
@@ -189,7 +189,9 @@ async def test_leader_and_groups_of_other_shard_counts_never_work_at_the_same_ti
     await replicas.make_things()
     pair = [replicas.start(f"--shards={SHARDS}") for _ in range(2)]
     waiting = "Waiting for a replica that does not share the work with this one"
-    await eventually(partial(_reasons, pair[0], waiting), lambda seen: "--shards" in str(seen), PATIENCE, "it says so")
+    await eventually(
+        partial(_reasons, pair[0], waiting), lambda seen: "--shards" in str(seen), TIMEOUT_SECONDS, "it says so"
+    )
     await replicas.change_things(2)
     await replicas.wait_until_reconciled(2)
     assert {run.split()[0] for name in NAMES for run in replicas.runs(name)} == {"replica-0"}
@@ -198,7 +200,9 @@ async def test_leader_and_groups_of_other_shard_counts_never_work_at_the_same_ti
     await replicas.wait_for_shares(2, 2)
     other = replicas.start("--shards=3")
     back = replicas.start()
-    await eventually(partial(_reasons, other, waiting), lambda seen: "shards/4" in str(seen), PATIENCE, "it says so")
+    await eventually(
+        partial(_reasons, other, waiting), lambda seen: "shards/4" in str(seen), TIMEOUT_SECONDS, "it says so"
+    )
     await replicas.change_things(3)
     await replicas.wait_until_reconciled(3)
     assert [each.messages("Workers started") for each in (other, back)] == [[], []]
@@ -237,13 +241,17 @@ async def test_long_run_is_stopped_before_the_handoff_of_its_shard(replicas: Rep
     identity = second.messages("Sharing the work")[-1]["identity"]
     expected = {name for name in NAMES if holders[_shard(name, replicas.world.namespace)] == identity}
     assert expected
-    await eventually(seconds_share, lambda seen: seen == expected, PATIENCE, "the next holder reconciles its share")
+    await eventually(
+        seconds_share, lambda seen: seen == expected, TIMEOUT_SECONDS, "the next holder reconciles its share"
+    )
     assert replicas.overlaps() == ""
 
     assert (await workspaces())[0] >= expected
     for name in expected:
         await replicas.world.delete(THING, name)
-    await eventually(workspaces, lambda seen: not seen[0] & expected, PATIENCE, "the former holder keeps nothing of it")
+    await eventually(
+        workspaces, lambda seen: not seen[0] & expected, TIMEOUT_SECONDS, "the former holder keeps nothing of it"
+    )
     await asyncio.to_thread(first.stop)
 
 
@@ -262,7 +270,7 @@ async def test_permissions_of_the_variant_suffice_and_missing_ones_are_logged_on
         first = replicas.start(f"--shards={SHARDS}")
         refused = "Could not read or write the Lease"
         await eventually(
-            partial(_reasons, first, refused), lambda seen: "forbidden" in str(seen), PATIENCE, "it says so"
+            partial(_reasons, first, refused), lambda seen: "forbidden" in str(seen), TIMEOUT_SECONDS, "it says so"
         )
         (role,) = [each for each in documents("deploy/shards/rbac.yaml") if each["kind"] == "Role"]
         await world.client.create(_role("shards", role["rules"][0], world))
@@ -274,7 +282,7 @@ async def test_permissions_of_the_variant_suffice_and_missing_ones_are_logged_on
         await replicas.wait_for_shares(2, 2)
         await asyncio.to_thread(second.kill)
         await replicas.wait_for_shares(SHARDS)
-        await eventually(partial(_members, world), lambda seen: len(seen) == 1, PATIENCE, "one member is left")
+        await eventually(partial(_members, world), lambda seen: len(seen) == 1, TIMEOUT_SECONDS, "one member is left")
         assert first.messages("Reconcile failed") == []
         assert len(first.messages(refused)) == 1
     finally:

@@ -19,7 +19,7 @@ from rolecall.workbench.controlplane.components import KUBELET
 from rolecall.workbench.controlplane.kubelet_server import LABEL
 from rolecall.workbench.controlplane.state import is_alive
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import PATIENCE, World
+from tests.integration.world import TIMEOUT_SECONDS, World
 
 NODE = GVK("", "v1", "Node")
 POD = GVK("", "v1", "Pod")
@@ -104,7 +104,7 @@ async def run_pod(world: World, name: str = "web", **spec: object) -> None:
     metadata = {"name": name, "namespace": world.namespace}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": CONTAINERS, **spec}}
     await world.client.create(pod)
-    await world.wait_for(POD, name, lambda found: found.get("status", {}).get("phase") == "Running", PATIENCE)
+    await world.wait_for(POD, name, lambda found: found.get("status", {}).get("phase") == "Running")
 
 
 CONTAINERS = [{"name": "main", "image": "none"}]
@@ -125,7 +125,7 @@ async def kubectl(plane: ControlPlane, world: World, *arguments: str, **variable
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+    output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
     return process.returncode or 0, output.decode()
 
 
@@ -237,14 +237,14 @@ def _is_bound(claim: RawObject) -> bool:
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"])
 async def test_claim_is_bound_to_volume_that_is_deleted_with_it(world: World, mode: str) -> None:
     await world.client.create(_claim(world, "data", accessModes=[mode]))
-    claim = await world.wait_for(CLAIM, "data", _is_bound, PATIENCE)
+    claim = await world.wait_for(CLAIM, "data", _is_bound)
     assert claim["spec"]["storageClassName"] == "standard"
     assert (claim["status"]["accessModes"], claim["status"]["capacity"]) == ([mode], {"storage": "1Gi"})
     key = ObjectKey("", claim["spec"]["volumeName"])
     assert (await world.client.get(VOLUME, key))["status"]["phase"] == "Bound"
     await world.delete(CLAIM, "data")
     everywhere = World(world.client, "")
-    await everywhere.wait_until_gone(VOLUME, key.name, PATIENCE)
+    await everywhere.wait_until_gone(VOLUME, key.name, TIMEOUT_SECONDS)
 
 
 async def test_claim_of_foreign_provisioner_waits_for_its_first_consumer(world: World) -> None:
@@ -260,16 +260,16 @@ async def test_claim_of_foreign_provisioner_waits_for_its_first_consumer(world: 
     await world.client.create(storage_class)
     await world.client.create(_claim(world, "late", storageClassName=name))
     await world.client.create(_claim(world, "immediate"))
-    await world.wait_for(CLAIM, "immediate", _is_bound, PATIENCE)
+    await world.wait_for(CLAIM, "immediate", _is_bound)
     assert not _is_bound(await world.get(CLAIM, "late"))
     await run_pod(world, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "late"}}])
-    await world.wait_for(CLAIM, "late", _is_bound, PATIENCE)
+    await world.wait_for(CLAIM, "late", _is_bound)
 
 
 async def test_claim_without_class_stays_unbound(world: World) -> None:
     await world.client.create(_claim(world, "static", storageClassName=""))
     await world.client.create(_claim(world, "dynamic"))
-    await world.wait_for(CLAIM, "dynamic", _is_bound, PATIENCE)
+    await world.wait_for(CLAIM, "dynamic", _is_bound)
     assert not _is_bound(await world.get(CLAIM, "static"))
 
 
@@ -286,7 +286,5 @@ async def test_stateful_set_with_claim_templates_becomes_ready(world: World) -> 
     }
     metadata = {"name": "database", "namespace": world.namespace}
     await world.client.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec})
-    await world.wait_for(
-        STATEFUL_SET, "database", lambda found: found.get("status", {}).get("readyReplicas") == 2, PATIENCE
-    )
+    await world.wait_for(STATEFUL_SET, "database", lambda found: found.get("status", {}).get("readyReplicas") == 2)
     assert [_is_bound(claim) for claim in await world.objects(CLAIM)] == [True, True]

@@ -18,7 +18,7 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.test_podscaler import POD_SCALER_MANIFEST, wait_for_pods, wait_for_status
 from tests.integration.things import DEFINITIONS, MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, PATIENCE, POD_SCALER, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, POD_SCALER, TIMEOUT_SECONDS, World, eventually, is_true
 
 API_SERVER = "apiserver"
 CLIENT = 3
@@ -118,7 +118,7 @@ def operator(traced_control_plane: ControlPlane, collector: Collector, tmp_path:
     operator.stop()
 
 
-async def trace_of(collector: Collector, name: str, within: float = PATIENCE) -> list[SeenSpan]:
+async def trace_of(collector: Collector, name: str, within: float = TIMEOUT_SECONDS) -> list[SeenSpan]:
     """Wait for the trace of the first reconcile of an object that had a run, and return its spans."""
 
     async def look() -> list[SeenSpan]:
@@ -171,7 +171,7 @@ async def test_a_reconcile_is_one_trace_down_to_the_spans_of_the_api_server(
 
     everything = {span.ident for task in tasks for span in below(spans, task)}
     assert len(everything) > len(creations)
-    await eventually(received, everything.issubset, PATIENCE, "the API server's spans of all requests")
+    await eventually(received, everything.issubset, TIMEOUT_SECONDS, "the API server's spans of all requests")
     assert {each["authorization"] for each in collector.headers} == {f"Bearer {TOKEN}"}
 
 
@@ -201,7 +201,7 @@ async def test_a_failure_is_an_error_without_its_secrets_and_what_a_role_began_g
     async def continued() -> list[SeenSpan]:
         return [span for span in of_api_server.spans(API_SERVER) if span.parent == "b7ad6b7169203331"]
 
-    await eventually(continued, bool, PATIENCE, "the API server's span below the role's own")
+    await eventually(continued, bool, TIMEOUT_SECONDS, "the API server's span below the role's own")
     seen = await traced_world.get(CONFIG_MAP, "seen")
     variables = seen["data"]["variables"]
     assert "OTEL_EXPORTER_OTLP_ENDPOINT=" in variables
@@ -216,7 +216,7 @@ async def test_reconciles_that_did_nothing_are_left_out_if_asked(
     operator.start()
     await wait_until_ready(operator)
     await traced_world.create(MANIFEST.replace("one", "quiet"))
-    await traced_world.wait_for(THING, "quiet", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await traced_world.wait_for(THING, "quiet", lambda obj: is_true(obj, "Successful"))
     write_project(operator.folder, "- {name: Change something, ansible.builtin.command: 'true'}\n")
     await traced_world.create(MANIFEST.replace("one", "loud"))
     spans = await trace_of(collector, "loud")

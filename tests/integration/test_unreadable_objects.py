@@ -12,7 +12,7 @@ import pytest
 from rolecall.kube.references import GVK
 from rolecall.runner.controller.informer import Informer
 from tests.integration.definitions import define, undefine
-from tests.integration.world import PATIENCE, World, eventually
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually
 
 LEVELS = 9_900
 """The API server takes up to 10,000."""
@@ -65,7 +65,7 @@ async def test_lists_and_watches_go_on_behind_an_object_that_is_nested_too_deepl
     informer.subscribe(lambda change: deleted.append(change.key.name) if change.new is None else None)
     task = asyncio.create_task(informer.run())
     try:
-        await asyncio.wait_for(informer.synced(), PATIENCE)
+        await asyncio.wait_for(informer.synced(), TIMEOUT_SECONDS)
         assert sorted(entry.name for entry in informer.store) == ["a", "b", "x", "y"]
         await send(world, odd, "POST", "deep-too", LEVELS)
         await send(world, odd, "POST", "z")
@@ -75,7 +75,7 @@ async def test_lists_and_watches_go_on_behind_an_object_that_is_nested_too_deepl
         async def names() -> list[str]:
             return sorted(entry.name for entry in informer.store)
 
-        await eventually(names, lambda found: found == ["b", "x", "y", "z"], PATIENCE, "the watch has gone on")
+        await eventually(names, lambda found: found == ["b", "x", "y", "z"], TIMEOUT_SECONDS, "the watch has gone on")
         assert deleted == ["deep-too", "a"]
     finally:
         task.cancel()

@@ -27,9 +27,9 @@ from tests.integration.world import (
     FOO,
     HIKAWA,
     KIYOSHI,
-    PATIENCE,
     POD_SCALER,
     REPLICA_SET,
+    TIMEOUT_SECONDS,
     World,
     condition,
     eventually,
@@ -102,7 +102,7 @@ async def seen_until(seen: list[RawObject], holds: Callable[[RawObject], object]
     async def look() -> RawObject:
         return seen[-1] if seen else {}
 
-    await eventually(look, lambda obj: obj and holds(obj), PATIENCE, what)
+    await eventually(look, lambda obj: obj and holds(obj), TIMEOUT_SECONDS, what)
 
 
 async def wait_with_kubectl(world: World, defined: ControlPlane, what: str, condition_type: str = "Ready") -> None:
@@ -201,7 +201,6 @@ async def test_a_replica_set_keeps_the_status_of_its_controller(world: World, ru
             lambda obj: (
                 (metadata_of(obj).get("labels") or {}).get("pod-count") == "2" and obj["status"]["replicas"] == 2
             ),
-            PATIENCE,
         )
         await seen_until(seen, lambda obj: judge.words([obj]) == ["Current"], "the replicas are available")
     assert story(judge, seen) == ["InProgress", "Current"]

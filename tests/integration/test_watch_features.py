@@ -2,7 +2,7 @@
 
 from rolecall.kube.metadata import metadata_of
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually
 
 WRITE_DOWN = """
 - name: Write down what this run was given
@@ -122,12 +122,12 @@ async def test_without_manage_status_nothing_is_written_to_the_object(world: Wor
     """The role runs, the object stays as it was."""
     thing = things["unmanaged"]
     created = await thing.create()
-    await world.wait_for(CONFIG_MAP, "one-main", bool, PATIENCE)
+    await world.wait_for(CONFIG_MAP, "one-main", bool)
 
     async def ended() -> int:
         return thing.ended()
 
-    await eventually(ended, bool, PATIENCE, "the run has ended")
+    await eventually(ended, bool, TIMEOUT_SECONDS, "the run has ended")
     assert metadata_of(await thing.get())["resourceVersion"] == metadata_of(created)["resourceVersion"]
 
 

@@ -12,7 +12,7 @@ from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, World, always, eventually
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, always, eventually
 
 REACTION_SECONDS = 5.0
 """How late a run may start on a machine with other work; it takes a tenth of a second."""
@@ -133,7 +133,7 @@ async def data(world: World, name: str, key: str, expected: str) -> None:
     def holds(obj: dict[str, Any]) -> bool:
         return (obj.get("data") or {}).get(key) == expected
 
-    await world.wait_for(CONFIG_MAP, name, holds, PATIENCE)
+    await world.wait_for(CONFIG_MAP, name, holds)
 
 
 async def started_after(thing: Thing, runs: int) -> float:
@@ -161,7 +161,7 @@ async def test_rotated_secret_rolls_the_application_that_uses_it(world: World, t
     before, runs = await checksum(), things["rolling"].runs()
     await world.patch(SECRET, "login", {"stringData": {"password": "new"}})
     seconds = await started_after(things["rolling"], runs)
-    await eventually(checksum, lambda found: found != before, PATIENCE, "the Deployment has the new password")
+    await eventually(checksum, lambda found: found != before, TIMEOUT_SECONDS, "the Deployment has the new password")
     assert seconds < REACTION_SECONDS
     assert things["rolling"].causes()[-1] == f"read Secret {world.namespace}/login changed"
 
@@ -238,11 +238,11 @@ async def test_permission_on_one_name_suffices_to_watch_it_without_its_content(
             except ForbiddenError:
                 return []
 
-        [found] = await eventually(listed, bool, PATIENCE, "the Role is in force")
+        [found] = await eventually(listed, bool, TIMEOUT_SECONDS, "the Role is in force")
         assert (found["kind"], metadata_of(found)["name"], "data" in found) == ("Secret", "login", False)
         await world.patch(SECRET, "login", {"stringData": {"password": "y"}})
         version = resource_version_of(made)
-        async for kind, obj in named.watch(SECRET, world.namespace, version, PATIENCE):
+        async for kind, obj in named.watch(SECRET, world.namespace, version, TIMEOUT_SECONDS):
             assert (kind, obj["kind"], "data" in obj) == ("MODIFIED", "Secret", False)
             break
         with pytest.raises(ForbiddenError):
@@ -283,7 +283,7 @@ async def test_two_roles_that_read_each_others_writes_back_off(world: World, thi
         ]
         return any(read in text and writer in text for text in messages for read, writer in names)
 
-    await eventually(told, names_both, PATIENCE, "an Event names both objects")
+    await eventually(told, names_both, TIMEOUT_SECONDS, "an Event names both objects")
     await always(lambda: most_runs(both), lambda runs: runs <= MOST_RUNS, 25.0, "they run less and less often")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.operators import PROJECT, Operator
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, is_true
+from tests.integration.world import CONFIG_MAP, World, is_true
 
 pytestmark = pytest.mark.core
 
@@ -59,7 +59,7 @@ async def test_an_operator_without_workbench_reconciles(
     thing_operator.arguments += ("--record-dir", str(tmp_path / "records"), "--ui-bind-address", "127.0.0.1:0")
     thing_operator.start()
     await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
     sizes = await world.get(CONFIG_MAP, "sizes")
     assert sizes["data"] == {"size": "size 1"}
     assert sizes["metadata"]["ownerReferences"][0]["kind"] == "Thing"

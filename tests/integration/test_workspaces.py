@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import PATIENCE, World, eventually, is_true
+from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 
@@ -21,18 +21,18 @@ async def test_the_workspace_goes_with_the_object(world: World, thing_operator: 
     for name in ("one", "two", "three"):
         await world.create(MANIFEST.replace("one", name))
     for name in ("one", "two", "three"):
-        await world.wait_for(THING, name, lambda obj: is_true(obj, "Successful"), PATIENCE)
+        await world.wait_for(THING, name, lambda obj: is_true(obj, "Successful"))
     base = work / THING.group / THING.version / THING.kind / world.namespace
     assert sorted(path.name for path in base.iterdir()) == ["one", "three", "two"]
 
     await world.delete(THING, "one")
-    await eventually(lambda: names(base), lambda left: left == ["three", "two"], PATIENCE, "it went at once")
+    await eventually(lambda: names(base), lambda left: left == ["three", "two"], TIMEOUT_SECONDS, "it went at once")
     thing_operator.kill()
     (work / "kubeconfig-123456").write_text("of a run that was killed")
     os.utime(work / "kubeconfig-123456", (1, 1))
     await world.delete(THING, "two")
     thing_operator.start()
-    await eventually(lambda: names(base), lambda left: left == ["three"], PATIENCE, "it went at the next start")
+    await eventually(lambda: names(base), lambda left: left == ["three"], TIMEOUT_SECONDS, "it went at the next start")
     assert not (work / "kubeconfig-123456").exists()
 
 

@@ -29,8 +29,8 @@ KIYOSHI = GVK("zundokokiyoshi.kaitoy.github.com", "v1beta1", "Kiyoshi")
 FOO = GVK("samplecontroller.k8s.io", "v1alpha1", "Foo")
 
 LOOK_EVERY_SECONDS = 0.1
-PATIENCE = 600.0
-"""Seconds that anything may take: machines are slow, and a wait that succeeds does not cost more for it."""
+TIMEOUT_SECONDS = TIMEOUT_SECONDS = 600.0
+"""For each wait: machines are slow, and a wait that succeeds earlier costs nothing more."""
 Observed = TypeVar("Observed")
 
 
@@ -110,7 +110,9 @@ class World:
             if not is_being_deleted(pod) and labels.items() <= (metadata_of(pod).get("labels") or {}).items()
         ]
 
-    async def wait_for(self, gvk: GVK, name: str, holds: Callable[[RawObject], object], within: float) -> RawObject:
+    async def wait_for(
+        self, gvk: GVK, name: str, holds: Callable[[RawObject], object], within: float = TIMEOUT_SECONDS
+    ) -> RawObject:
         """Wait until an object is there and something holds for it."""
 
         async def look() -> RawObject:

@@ -8,9 +8,9 @@ import pytest
 
 from rolecall.kube.references import ObjectKey
 from tests.chaos import process_table
-from tests.chaos.heartbeats import HEARTBEAT, untrue
+from tests.chaos.heartbeats import HEARTBEAT, condition_problems
+from tests.chaos.leak_checks import Footprint, surplus_files
 from tests.chaos.process_table import MARK
-from tests.chaos.remains import Footprint, surplus_files
 from tests.chaos.shortages import limit_that_leaves
 
 KEY = ObjectKey("default", "one")
@@ -23,22 +23,22 @@ def _succeeded(**changes: str) -> dict[str, Any]:
 
 
 def test_a_status_that_says_success_of_this_generation_is_true() -> None:
-    assert untrue(_succeeded()) == []
+    assert condition_problems(_succeeded()) == []
 
 
 @pytest.mark.parametrize(("changes", "found"), [({"Successful": "False"}, 1), ({"Failure": "True"}, 1)])
 def test_a_status_with_another_outcome_is_not(changes: dict[str, str], found: int) -> None:
-    assert len(untrue(_succeeded(**changes))) == found
+    assert len(condition_problems(_succeeded(**changes))) == found
 
 
 def test_a_status_of_an_older_generation_is_not() -> None:
-    assert len(untrue({**_succeeded(), "metadata": {"generation": 4}})) == 1
+    assert len(condition_problems({**_succeeded(), "metadata": {"generation": 4}})) == 1
 
 
 def test_a_stuck_running_is_not() -> None:
     obj = _succeeded()
     obj["status"]["conditions"][2]["reason"] = "Running"
-    assert len(untrue(obj)) == 1
+    assert len(condition_problems(obj)) == 1
 
 
 def test_a_process_is_found_by_its_mark_wherever_it_is() -> None:

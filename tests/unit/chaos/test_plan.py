@@ -1,14 +1,13 @@
 import itertools
 
-from tests.chaos.catalogue import GROUPS
-from tests.chaos.plan import Plan, counted, timed
+from tests.chaos.plan import GROUPS, Plan, counted, timed
 
 
 def _names(plan: Plan, most: int = 1000) -> list[list[str]]:
     return [[each.name for each in itertools.islice(drawn, most)] for _, drawn in plan.sections()]
 
 
-def test_each_disturbance_of_a_counted_group_happens_so_often() -> None:
+def test_each_fault_of_a_counted_group_happens_so_often() -> None:
     (names,) = _names(counted(1, {"kills": 3}))
     assert sorted(names) == sorted(3 * [each.name for each in GROUPS["kills"]])
 
@@ -18,7 +17,7 @@ def test_a_seed_draws_the_same_again_and_another_one_does_not() -> None:
     assert _names(counted(1, {"kills": 9})) != _names(counted(2, {"kills": 9}))
 
 
-def test_draws_of_a_disturbance_do_not_depend_on_what_came_before() -> None:
+def test_draws_of_a_fault_do_not_depend_on_what_came_before() -> None:
     plan = counted(1, {"kills": 1})
     plan.chance(1).random()
     assert plan.chance(2).random() == counted(1, {"stops": 5}).chance(2).random()
@@ -31,7 +30,7 @@ def test_with_a_time_everything_happens_again_and_again_until_it_is_over() -> No
     assert _names(timed(1, seconds=-1)) == [[], [], []]
 
 
-def test_disturbances_of_several_replicas_need_a_scene_of_their_own() -> None:
+def test_faults_of_several_replicas_need_a_scene_of_their_own() -> None:
     counts = {"kills": 1, "leaders": 1, "shards": 1}
     assert [replicas for replicas, _ in counted(1, counts).sections()] == [1, 2, 3]
     assert [replicas for replicas, _ in counted(1, {"leaders": 1}).sections()] == [2]

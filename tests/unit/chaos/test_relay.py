@@ -59,7 +59,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
 @pytest.fixture
 async def client(relay: Relay, tmp_path: Path) -> AsyncIterator[Client]:
     """Give a client that the relay connects."""
-    assert not relay.refusal
+    assert not relay.rejection_status
     async with await Client.connect(str(tmp_path / "kubeconfig")) as client:
         yield client
 
@@ -71,7 +71,7 @@ async def test_requests_and_their_credentials_pass(client: Client) -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_refused_requests_get_the_status(relay: Relay, client: Client, status: int) -> None:
     await client.get(POD, ONE)
-    relay.refusal = status
+    relay.rejection_status = status
     with pytest.raises(ApiError) as error:
         await client.get(POD, ONE)
     assert error.value.status == status
@@ -86,7 +86,7 @@ async def test_nothing_passes_a_cut_until_it_is_mended(relay: Relay, client: Cli
     connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", port))
     done, _ = await asyncio.wait({waiting, connecting}, timeout=SILENT_SECONDS)
     assert done == set()
-    relay.mend()
+    relay.restore()
     assert (await waiting)["metadata"]["name"] == "one"
     (await connecting)[1].close()
 

@@ -1,4 +1,4 @@
-"""What must not be there while no run goes on, and the memory and descriptors that an operator takes then."""
+"""Checks for leaked processes, files, and objects without runs, and the footprint of an idle operator."""
 
 import asyncio
 from collections.abc import Iterable
@@ -21,31 +21,31 @@ from tests.integration.world import HIKAWA, POD_SCALER, names
 
 _MIB = 1024**2
 _DISCOVERY_CACHE = "k8srcp-"
-"""The Kubernetes client of the modules keeps one file of these for each cluster on purpose."""
+"""The Kubernetes client of the modules intentionally keeps one such file per cluster."""
 _KINDS = (HEARTBEAT, PASSING, POD_SCALER, HIKAWA)
-_MOST_MORE_MEMORY, _MOST_MORE_DESCRIPTORS = 1.25, 15
+_MAX_MEMORY_GROWTH, _MAX_MORE_DESCRIPTORS = 1.25, 15
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What one operator and all below it take at rest."""
+    """Resource usage of an idle operator and its descendants."""
 
     memory_mib: float
     descriptors: int
-    """Of the operator and of its fork server."""
+    """Of the operator and its fork server."""
 
     def growth(self, later: "Footprint") -> list[str]:
-        """Return what has grown by more than a restart explains."""
+        """Return resources that have grown by more than a restart explains."""
         found = []
-        if later.memory_mib > self.memory_mib * _MOST_MORE_MEMORY:
+        if later.memory_mib > self.memory_mib * _MAX_MEMORY_GROWTH:
             found.append(f"memory has grown from {self.memory_mib:.0f} to {later.memory_mib:.0f} MiB")
-        if later.descriptors > self.descriptors + _MOST_MORE_DESCRIPTORS:
+        if later.descriptors > self.descriptors + _MAX_MORE_DESCRIPTORS:
             found.append(f"descriptors have grown from {self.descriptors} to {later.descriptors}")
         return found
 
 
 def footprint(replica: Replica) -> Footprint:
-    """Measure an operator at rest. Blocks."""
+    """Measure an idle operator. Blocks."""
     descriptors = 0
     for pid in process_table.resting(replica.pid):
         with suppress(psutil.Error):
@@ -53,27 +53,27 @@ def footprint(replica: Replica) -> Footprint:
     return Footprint(memory_bytes(replica.pid) / _MIB, descriptors)
 
 
-async def left_at_rest(scene: Scene) -> list[str]:
-    """Return processes and files of runs although no run goes on, and objects whose owner is gone."""
+async def leaks_at_rest(scene: Scene) -> list[str]:
+    """Return processes and files of runs although none is active, and objects whose owner was deleted."""
     processes = await asyncio.to_thread(_processes, scene)
     try:
-        return [*processes, *await _files(scene), *await scene.workload.left()]
+        return [*processes, *await _files(scene), *await scene.workload.leaked()]
     except KubeError as error:
-        return [*processes, f"the API server does not answer: {error}"]
+        return [*processes, f"the API server does not respond: {error}"]
 
 
-def left_after_stop(scene: Scene) -> list[str]:
-    """Return processes and temporary files although every operator has been stopped. Blocks."""
+def leaks_after_stop(scene: Scene) -> list[str]:
+    """Return processes and temporary files left after every operator has stopped. Blocks."""
     found = [process_table.described(each) for each in process_table.marked(scene.mark)]
     return found + [f"file {path}" for path in _children(_temporary_folders(scene))]
 
 
 def _processes(scene: Scene) -> list[str]:
     expected = set().union(*(process_table.resting(replica.pid) for replica in scene.replicas))
-    strangers = [each for each in process_table.marked(scene.mark) if each.pid not in expected]
+    unknown = [each for each in process_table.marked(scene.mark) if each.pid not in expected]
     servers = [process_table.below(replica.pid, "fork server") for replica in scene.replicas]
     surplus = [each for found in servers for each in found[1:]]
-    return [process_table.described(each) for each in (*strangers, *surplus)]
+    return [process_table.described(each) for each in (*unknown, *surplus)]
 
 
 async def _files(scene: Scene) -> list[str]:
@@ -85,11 +85,11 @@ async def _files(scene: Scene) -> list[str]:
 
 
 def surplus_files(work: Path, keys: dict[GVK, set[ObjectKey]]) -> list[str]:
-    """Return what lies in a work directory although no run goes on and only these objects live. Blocks."""
+    """Return files in a work directory that no run and none of these objects needs. Blocks."""
     found = [f"file {path}" for path in (*work.glob(f"{KUBECONFIG_PREFIX}*"), *work.glob(".removed-*"))]
-    for gvk, living in keys.items():
-        gone = [key for key in workspaces_of(work, gvk) if key not in living]
-        found += [f"the workspace of {gvk.kind} {key}, which is gone" for key in gone]
+    for gvk, existing in keys.items():
+        deleted = [key for key in workspaces_of(work, gvk) if key not in existing]
+        found += [f"the workspace of {gvk.kind} {key}, which was deleted" for key in deleted]
     return found
 
 

@@ -1,6 +1,6 @@
-"""Hikawas that sing one short song after the other, and everything that was ever seen of their words.
+"""Hikawas with one short song after another, and a record of every word ever seen.
 
-A number that is said twice is another Zundoko of the same name; none is deleted before its song is over.
+A repeated word is another Zundoko of the same name; none is deleted before its song has ended.
 """
 
 import asyncio
@@ -13,20 +13,19 @@ from functools import partial
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
 from rolecall.kube.metadata import owner_references_of, uid_of
 from rolecall.kube.references import RawObject
-from tests.chaos.accepted import AGAIN_SECONDS, accepted
-from tests.chaos.changes import Change
-from tests.chaos.heartbeats import status_of, untrue
+from tests.chaos.heartbeats import condition_problems, status_of
+from tests.chaos.requests import RETRY_SECONDS, Change, accepted
 from tests.integration.songs import expected, manifest, song
 from tests.integration.world import HIKAWA, KIYOSHI, ZUNDOKO, World, names
 
-_LONGEST_SONG = 6
+_MAX_SONG_WORDS = 6
 _INTERVALS = (0, 50, 200)
 _WATCH_SECONDS = 600
 
 
 @dataclass(slots=True)
-class Choir:
-    """The song that is sung now, and the uids under which each word was ever seen."""
+class HikawaWorkload:
+    """The current song, and all uids seen for each word."""
 
     world: World
     name: str = ""
@@ -41,7 +40,7 @@ class Choir:
         return Change("a song", partial(self.sing, seed, interval))
 
     async def sing(self, seed: str, interval_millis: int) -> None:
-        """Begin a song; the last one goes with its words."""
+        """Start a song; delete the previous one with its words."""
         last, self._count = self.name, self._count + 1
         self.name, self.seed = f"song-{self._count}", seed
         if last:
@@ -50,8 +49,8 @@ class Choir:
         with suppress(ConflictError):
             await accepted(lambda: self.world.create(text))
 
-    async def wrong(self) -> list[str]:
-        """Return what the song is not yet, or not at all."""
+    async def problems(self) -> list[str]:
+        """Return the deviations of the song from its expected words and status."""
         if not self.name:
             return []
         hikawa = await self.world.find(HIKAWA, self.name)
@@ -60,31 +59,31 @@ class Choir:
         said = {each["metadata"]["name"]: each["spec"]["say"] for each in await self._words(hikawa)}
         wanted = expected(self.name, song(self.seed))
         found = [] if said == wanted else [f"said {list(said.values())}, not {list(wanted.values())}"]
-        found += [] if status_of(hikawa).get("kiyoshied") else ["the song is not over"]
-        return [f"{self.name}: {text}" for text in (*found, *untrue(hikawa))]
+        found += [] if status_of(hikawa).get("kiyoshied") else ["the song has not ended"]
+        return [f"{self.name}: {text}" for text in (*found, *condition_problems(hikawa))]
 
-    async def left(self) -> list[str]:
-        """Return the words and Kiyoshis of songs that are gone."""
+    async def leaked(self) -> list[str]:
+        """Return the words and Kiyoshis of deleted songs."""
         living = {uid_of(obj) for obj in await self.world.objects(HIKAWA)}
         said = [*await self.world.objects(ZUNDOKO), *await self.world.objects(KIYOSHI)]
         orphans = [each for each in said if not any(owner.uid in living for owner in owner_references_of(each))]
-        return [f"{name}, whose Hikawa is gone" for name in names(orphans)]
+        return [f"{name}, whose Hikawa was deleted" for name in names(orphans)]
 
-    def doubled(self) -> list[str]:
-        """Return the words that were said twice."""
+    def duplicated(self) -> list[str]:
+        """Return repeated words."""
         return [name for (_, name), uids in self.seen.items() if len(uids) > 1]
 
     @asynccontextmanager
-    async def listened_to(self) -> AsyncIterator[None]:
-        """Take note of every word meanwhile."""
-        listening = asyncio.create_task(self._listen())
+    async def watched_words(self) -> AsyncIterator[None]:
+        """Record every word in the meantime."""
+        watching = asyncio.create_task(self._watch())
         try:
             yield
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
-    async def _listen(self) -> None:
+    async def _watch(self) -> None:
         while True:
             with suppress(KubeError):
                 version = ""
@@ -93,7 +92,7 @@ class Choir:
                         self._note(zundoko)
                 async for _, zundoko in self.world.client.watch(ZUNDOKO, self.world.namespace, version, _WATCH_SECONDS):
                     self._note(zundoko)
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _note(self, zundoko: RawObject) -> None:
         for owner in owner_references_of(zundoko):
@@ -110,6 +109,6 @@ class Choir:
 
 
 def _short_seed(chance: random.Random) -> str:
-    while len(song(seed := f"seed-{chance.getrandbits(32)}")) > _LONGEST_SONG:
+    while len(song(seed := f"seed-{chance.getrandbits(32)}")) > _MAX_SONG_WORDS:
         pass
     return seed
