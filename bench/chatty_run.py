@@ -1,7 +1,7 @@
 """Stands for the process of a run with very many events: ``python bench/chatty_run.py ARTIFACTS EVENTS``.
 
 It leaves a file for each event, as ansible-runner does, and then writes the events as fast as the operator reads them.
-It spends as little processor time as it can, because the operator's is measured.
+It spends as little CPU time as it can, because the operator's is measured.
 """
 
 import json

@@ -44,7 +44,7 @@ QUICK = Effort(rounds=3, repeats=1, objects=40, slow_objects=8, words=15, slow_w
 
 
 async def measure_single(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
-    """Take the time and the processor time of a reconcile of one unchanged object."""
+    """Take the time and the CPU time of a reconcile of one unchanged object."""
     measures = []
     async with rings(stage, "single", chosen) as all_rings:
         for subject in SUBJECTS:
@@ -95,7 +95,7 @@ async def measure_many(stage: Stage, chosen: Sequence[Contender], effort: Effort
                 await ring.quiet()
             _tell(f"{subject.title}: {effort.objects} unchanged objects, a second", rates)
             what = f"{subject.title}: {effort.objects} unchanged objects"
-            remark = f"{WORKERS} workers; {effort.slow_objects} objects only for contenders that start each play anew"
+            remark = f"{WORKERS} workers; {effort.slow_objects} objects only for contenders that start each play in a new process"
             measures.append(Measure(what, "reconciles/s", rates.samples, _rate_goals(rates), remark))
     return measures
 
@@ -174,7 +174,7 @@ async def _a_pod_of(ring: Ring, subject: Subject, key: ObjectKey) -> ObjectKey:
 
 
 def _means(samples: Collection) -> dict[str, list[float]]:
-    """Return the mean of each contender: processor time is counted in hundredths, so single samples are coarse."""
+    """Return the mean of each contender: CPU time is counted in hundredths, so single samples are coarse."""
     return {name: [sum(values) / len(values)] for name, values in samples.samples.items()}
 
 

@@ -93,7 +93,7 @@ class Ring:
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time of the whole tree so far."""
+        """The CPU time of the whole tree so far."""
         return process_tree.cpu_seconds(self.operator.process.pid)
 
     def keys(self, prefix: str, count: int) -> list[ObjectKey]:

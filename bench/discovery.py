@@ -4,7 +4,7 @@ They are in the groups of the objects, because kubernetes.core keeps the groups 
 module decodes them.
 Two operators take turns, so that what else the machine does meets both: one whose runs are handed what the API server
 serves, and one whose runs ask for it, as they did before. Each starts anew when the definitions are there. A turn
-changes several objects at once, because processor time is counted in hundredths of a second.
+changes several objects at once, because CPU time is counted in hundredths of a second.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ async def _modules(stage: Stage, count: int) -> list[Row]:
 
 
 async def _measured(stage: Stage, count: int, turns: int) -> list[tuple[_Samples, _Samples]]:
-    """Return, for each subject, the processor time of a reconcile and its time, of each turn of both operators."""
+    """Return, for each subject, the CPU time of a reconcile and its time, of each turn of both operators."""
     flags = ("--zap-encoder", "json", "--max-concurrent-reconciles", str(WORKERS))
     asking = (sys.executable, str(Path(__file__).with_name("asking_operator.py")), "run", *flags)
     chosen = [Contender(HANDED, (*RUN, *flags[2:])), Contender(ASKED, asking)]

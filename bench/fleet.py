@@ -58,7 +58,7 @@ class Fleet:
             kinds = {GVK.of_object(obj) for obj in self.objects if obj["apiVersion"] != _APPS}
             return all([await self._are_done(gvk) for gvk in kinds])
 
-        await until(is_done, self._patience_seconds, "all objects are reconciled")
+        await until(is_done, self._timeout_seconds, "all objects are reconciled")
 
     async def reconcile_all(self, operator: Operator, when: str) -> None:
         """Ask for a run of each object by its annotation and wait until each has had one. Raises TimeoutError."""
@@ -69,10 +69,10 @@ class Fleet:
             await asyncio.sleep(_LOOK_SECONDS)
             return runs_in(operator) - before >= len(self.objects)
 
-        await until(is_done, self._patience_seconds, "each object has had another run")
+        await until(is_done, self._timeout_seconds, "each object has had another run")
 
     @property
-    def _patience_seconds(self) -> float:
+    def _timeout_seconds(self) -> float:
         return _DONE_SECONDS + _PER_OBJECT_SECONDS * len(self.objects)
 
     async def _ask(self, obj: RawObject, when: str) -> None:

@@ -2,7 +2,7 @@
 
 Twenty runs go on at once in this process, with the real launcher, workspaces and secrets. Their processes only write
 events, as fast as they are read, and leave the files of these events, which the next run of the object removes. A task
-that sleeps for a few milliseconds measures by how much it wakes up too late, and how much processor time the loop's
+that sleeps for a few milliseconds measures by how much it wakes up too late, and how much CPU time the loop's
 thread has taken meanwhile: on a machine that does other work too, only the latter says something about rolecall.
 """
 
@@ -35,7 +35,7 @@ _SLEEP_SECONDS = 0.002
 
 @dataclass(slots=True)
 class Delay:
-    """The largest delay of the loop, and the largest processor time between two turns of it, in milliseconds."""
+    """The largest delay of the loop, and the largest CPU time between two turns of it, in milliseconds."""
 
     late: float = 0.0
     worked: float = 0.0
@@ -80,7 +80,7 @@ async def measure(stage: Stage) -> list[Row]:
     what = f"{RUNS} runs of {EVENTS:,} events at once"
     return [
         Row(f"{what}: largest delay of the event loop", max(late), "ms", GOAL_MILLISECONDS, _remark(late)),
-        Row(f"{what}: its largest processor time at a stretch", max(worked), "ms", GOAL_MILLISECONDS, _remark(worked)),
+        Row(f"{what}: its largest CPU time at a stretch", max(worked), "ms", GOAL_MILLISECONDS, _remark(worked)),
     ]
 
 

@@ -1,7 +1,7 @@
 """What one module pays to know how two kinds are served, as a program: ``module_discovery.py KUBECONFIG asked|handed``.
 
-It makes the client of kubernetes.core as a module does, over and over, and prints the median of the processor time in
-milliseconds: with the file that kubernetes.core keeps, or with what the operator hands to a run. Processor time of one
+It makes the client of kubernetes.core as a module does, over and over, and prints the median of the CPU time in
+milliseconds: with the file that kubernetes.core keeps, or with what the operator hands to a run. CPU time of one
 process says the same on a busy machine.
 """
 

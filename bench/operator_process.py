@@ -69,7 +69,7 @@ class Operator:
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time that it has used, without the plays that it started."""
+        """The CPU time that it has used, without the plays that it started."""
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 

@@ -3,7 +3,7 @@
 For each number of objects: they are created, an operator with instant plays starts and reconciles each once; then it
 idles, then single objects are changed one after the other; then it starts anew and finds everything done already.
 Memory is compared with the same operator without any object. The operator, the whole control plane and this process
-share the machine, so throughput says how all of them do together; the processor time tells the operator's part.
+share the machine, so throughput says how all of them do together; the CPU time tells the operator's part.
 """
 
 import sys
@@ -29,7 +29,7 @@ _PLAY_SECONDS, _PER_OBJECT_SECONDS = 30.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass over all objects: how long it took and the processor time that the operator used for it."""
+    """One pass over all objects: how long it took and the CPU time that the operator used for it."""
 
     objects: int
     seconds: float

@@ -1,4 +1,4 @@
-"""What a whole tree of processes uses: processor time, those that have ended already included, and memory.
+"""What a whole tree of processes uses: CPU time, those that have ended already included, and memory.
 
 An Ansible operator is many short processes, so the numbers of its own process alone would say nothing. The kernel adds
 the time of a child to its parent's when the parent has waited for it; the sum over the living ones is therefore
@@ -18,7 +18,7 @@ _STAT_TIMES = slice(11, 15)
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process and of everything below it, living or waited for."""
+    """Return the CPU time of a process and of everything below it, living or waited for."""
     ticks = sum(_ticks(Path(f"/proc/{each}/stat")) for each in _tree(pid))
     return ticks / os.sysconf("SC_CLK_TCK")
 

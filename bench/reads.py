@@ -34,7 +34,7 @@ _TASKS = """\
 
 
 async def measure(stage: Stage, count: int) -> list[Row]:
-    """Measure memory, processor time and reaction with so many objects that a role has listed."""
+    """Measure memory, CPU time and reaction with so many objects that a role has listed."""
     namespace = await stage.namespace("reads")
     progress(f"{count:,} read objects: creating them")
     await _create(stage, namespace, count)

@@ -1,7 +1,7 @@
 """What records cost: the same unchanged objects with records off, in memory (the default), and in files too.
 
 The three operators run at the same time and take turns, so that what else the machine does meets all of them, and each
-is the first as often as the others. A turn changes several objects at once, because processor time is counted in
+is the first as often as the others. A turn changes several objects at once, because CPU time is counted in
 hundredths of a second. The differences of turns that belong together are compared, not the totals. Time is that of
 single objects, one after the other: it varies by tens of milliseconds, so there are many of them.
 """
@@ -42,7 +42,7 @@ async def measure(stage: Stage, turns: int) -> list[Row]:
 
 
 async def turns_of(all_rings: Sequence[Ring], subject: Subject, turns: int) -> tuple[_Samples, _Samples]:
-    """Return, by name, the processor time of an unchanged reconcile in each turn, and the time of a single one."""
+    """Return, by name, the CPU time of an unchanged reconcile in each turn, and the time of a single one."""
     cpu: _Samples = {ring.name: [] for ring in all_rings}
     seconds: _Samples = {ring.name: [] for ring in all_rings}
     keys = {ring.name: ring.keys("cost", _OBJECTS) for ring in all_rings}
@@ -70,7 +70,7 @@ def _orders(all_rings: Sequence[Ring]) -> Iterator[list[Ring]]:
 
 
 async def _cpu_of_a_turn(ring: Ring, subject: Subject, keys: Sequence[ObjectKey]) -> float:
-    """Return the processor time of one reconcile, the mean of all objects of a turn."""
+    """Return the CPU time of one reconcile, the mean of all objects of a turn."""
     before = ring.cpu_seconds
     await ring.change(subject, keys)
     await ring.quiet()

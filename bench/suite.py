@@ -1,8 +1,7 @@
-"""The whole benchmark in its order: control plane, sections, report.
+"""The order of the benchmark: control plane, sections, report.
 
-The sections share one control plane but nothing else: each has namespaces and folders of its own. The first four
-measure rolecall by itself, one operator at a time; the others compare contenders side by side. Any of them can be run
-without the others.
+The sections share only the control plane; each has its own namespaces and directories. Those in ``ALONE`` measure only
+rolecall; those in ``COMPARED`` compare contenders. Each can run separately.
 """
 
 import argparse
@@ -19,9 +18,8 @@ from pathlib import Path
 from bench import (
     comparison,
     discovery,
-    endurance,
-    first_round,
     footprint,
+    initial_reconcile,
     loop_delay,
     ordinary,
     plans,
@@ -30,18 +28,19 @@ from bench import (
     read_edits,
     readiness,
     reads,
-    real_first_round,
+    real_initial_reconcile,
     records,
     replicas,
+    soak,
     song,
     traces,
 )
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
-from bench.endurance import Endurance
 from bench.machine import describe_machine, load_average
 from bench.measures import Measure, table
 from bench.report import Row, head, markdown
+from bench.soak import SoakEffort
 from bench.stage import PROJECT, Stage, progress, until
 from bench.subjects import POD_SCALER, with_revision
 from bench.widgets import DEFINITION
@@ -60,12 +59,12 @@ _SERVED_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure, and how much of it."""
+    """The chosen sections and their sizes."""
 
     sections: Sequence[str]
     populations: tuple[int, ...]
     effort: Effort
-    endurance: Endurance
+    soak: SoakEffort
     record_turns: int
     edit_seconds: float
     contenders: Sequence[Contender]
@@ -79,11 +78,11 @@ ALONE: Mapping[str, Alone] = {
     "population": lambda stage, plan: population.measure(stage, plan.populations),
     "plays": lambda stage, _: plays.measure(stage),
     "delay": lambda stage, _: loop_delay.measure(stage),
-    "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
+    "soak": lambda stage, plan: soak.measure(stage, plan.soak),
     "records": lambda stage, plan: records.measure(stage, plan.record_turns),
     "traces": lambda stage, plan: traces.measure(stage, traces.QUICK_TURNS if plan.effort == QUICK else traces.TURNS),
-    "first-round": lambda stage, plan: first_round.measure(stage, is_quick=plan.effort == QUICK),
-    "real-first-round": lambda stage, plan: real_first_round.measure(stage, is_quick=plan.effort == QUICK),
+    "initial-reconcile": lambda stage, plan: initial_reconcile.measure(stage, is_quick=plan.effort == QUICK),
+    "real-initial-reconcile": lambda stage, plan: real_initial_reconcile.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
     "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
     "discovery": lambda stage, plan: discovery.measure(stage, is_quick=plan.effort == QUICK),
@@ -104,23 +103,32 @@ COMPARED: Mapping[str, Compared] = {
 }
 SECTIONS = (*ALONE, *COMPARED)
 ON_DEMAND = frozenset(
-    {"discovery", "endurance", "first-round", "ordinary", "read-edits", "real-first-round", "replicas", "traces"}
+    {
+        "discovery",
+        "initial-reconcile",
+        "ordinary",
+        "read-edits",
+        "real-initial-reconcile",
+        "replicas",
+        "soak",
+        "traces",
+    }
 )
-"""Sections that take long, and so are measured only if somebody asks for them."""
+"""Sections that take long, measured only on request."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print the report; return 1 when something could not be measured, 130 when interrupted."""
+    """Measure and print the report; return 1 if a measurement failed, 130 if interrupted."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.peer and (options.peer_programs or PEER in (options.contender or ())):
-        parser.error("the peer is not there: --peer PATH names its binary")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
+        parser.error("--peer PATH is missing: it names the peer's binary")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also stops the control plane
     plan = Plan(
         options.only or [name for name in SECTIONS if name not in ON_DEMAND],
         QUICK_POPULATIONS if options.quick else POPULATIONS,
         QUICK if options.quick else Effort(),
-        endurance.QUICK if options.quick else Endurance(options.endurance_objects, options.endurance_rounds),
+        soak.QUICK if options.quick else SoakEffort(options.soak_objects, options.soak_rounds),
         records.QUICK_TURNS if options.quick else records.TURNS,
         60.0 * options.edit_minutes,
         _chosen(options),
@@ -128,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         report = asyncio.run(_run(plan))
     except (ControlPlaneError, KubeError, TimeoutError, RuntimeError) as error:
-        progress(f"The benchmark could not be finished: {error}")
+        progress(f"The benchmark failed: {error}")
         return 1
     except KeyboardInterrupt:
         progress("Interrupted; everything is stopped")
@@ -144,37 +152,40 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour"
     )
-    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section; may be repeated")
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure only this section; may be repeated")
     parser.add_argument(
         "--edit-minutes",
         type=float,
         default=read_edits.MINUTES,
         metavar="N",
-        help="how long the section read-edits edits at random (default: %(default)g)",
+        help="duration of the section read-edits (default: %(default)g)",
     )
     parser.add_argument(
-        "--endurance-objects",
+        "--soak-objects",
         type=int,
-        default=Endurance().objects,
+        default=SoakEffort().objects,
         metavar="N",
-        help="how many objects the section endurance has (default: %(default)d)",
+        help="number of objects of the section soak (default: %(default)d)",
     )
     parser.add_argument(
-        "--endurance-rounds",
+        "--soak-rounds",
         type=int,
-        default=Endurance().rounds,
+        default=SoakEffort().rounds,
         metavar="N",
-        help="how often the section endurance runs all objects again, at least 3 (default: %(default)d)",
+        help="rounds of the section soak, at least 3 (default: %(default)d)",
     )
     parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
     parser.add_argument(
         "--peer-programs",
-        type=_folder,
-        metavar="FOLDER",
-        help="where the peer finds ansible-runner first (default: beside this Python)",
+        type=_program_directory,
+        metavar="DIRECTORY",
+        help="the directory with the peer's ansible-runner (default: that of this Python)",
     )
     parser.add_argument(
-        "--contender", action="append", choices=NAMES, help="compare this one (default: all); may be repeated"
+        "--contender",
+        action="append",
+        choices=NAMES,
+        help="compare only this contender (default: all); may be repeated",
     )
     return parser
 
@@ -184,17 +195,17 @@ def _chosen(options: argparse.Namespace) -> list[Contender]:
     return [each for each in found if each.name in (options.contender or NAMES)]
 
 
-def _folder(text: str) -> Path:
+def _program_directory(text: str) -> Path:
     path = Path(text).resolve()
     if not (path / "ansible-runner").is_file():
-        raise argparse.ArgumentTypeError(f"expected a folder with ansible-runner, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a directory with ansible-runner, found {text!r}")
     return path
 
 
 def _program(text: str) -> Path:
     path = Path(text).resolve()
     if not os.access(path, os.X_OK):
-        raise argparse.ArgumentTypeError(f"expected a program that can be run, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an executable program, found {text!r}")
     return path
 
 
@@ -219,7 +230,7 @@ async def _stage(folder: Path) -> AsyncIterator[Stage]:
         await asyncio.to_thread(_define, control_plane.kubeconfig)
         account = control_plane.service_account_kubeconfig("rolecall-system", "rolecall")
         async with await Client.connect(str(control_plane.kubeconfig)) as client:
-            await until(lambda: _are_served(client), _SERVED_SECONDS, "the API server lists every kind")
+            await until(lambda: _are_served(client), _SERVED_SECONDS, "the API server serves every kind")
             yield Stage(folder, client, control_plane.kubeconfig, account)
     finally:
         await asyncio.to_thread(control_plane.stop)
@@ -235,7 +246,7 @@ def _define(kubeconfig: Path) -> None:
 
 
 async def _are_served(client: Client) -> bool:
-    """Tell whether all our kinds can be listed: the API server needs a moment after their definition."""
+    """Return whether all defined kinds can be listed: the API server needs a moment after their definition."""
     try:
         for gvk in await _kinds(client):
             async for _ in client.list_pages(gvk):

@@ -1,7 +1,7 @@
 """What traces cost: the same unchanged objects without traces, and with a trace of each reconcile.
 
 The two operators run at the same time and take turns. The spans are made and sent by the operator's own process, so
-its processor time is compared, which varies far less than that of the plays; the goal is a share of a whole reconcile.
+its CPU time is compared, which varies far less than that of the plays; the goal is a share of a whole reconcile.
 A receiver of the official protocol runs in the benchmark's process, and the report says how many spans it got.
 """
 
@@ -24,7 +24,7 @@ _SENT_SECONDS = 30.0
 
 @dataclass(slots=True)
 class _Times:
-    """The processor time of an unchanged reconcile in each turn: of the operator's process, and of the whole tree."""
+    """The CPU time of an unchanged reconcile in each turn: of the operator's process, and of the whole tree."""
 
     own: list[float] = field(default_factory=list)
     whole: list[float] = field(default_factory=list)

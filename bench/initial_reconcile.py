@@ -1,6 +1,6 @@
 """How soon a change reaches a play while an operator goes through all objects after its start.
 
-The objects have the status of an earlier success, so the first round finds them unchanged and writes nothing. While it
+The objects have the status of an earlier success, so the initial reconcile finds them unchanged and writes nothing. While it
 lasts, some of those that it would reach last are changed. The same is done with an operator whose requests have no
 priorities; the two take turns, so that what else the machine does meets both. Plays end at once, so a worker is free
 every few milliseconds.
@@ -28,12 +28,12 @@ LATENCY_GOAL_MS, LONGER_GOAL_PERCENT = 500.0, 5.0
 _PROGRAM = (sys.executable, str(Path(__file__).with_name("instant_operator.py")))
 _WORKERS = {"MAX_CONCURRENT_RECONCILES_WIDGET_BENCH_ROLECALL_DEV": "2"}
 _SETTLED_SECONDS, _PER_OBJECT_SECONDS = 60.0, 0.1
-_ROUND_PER_OBJECT_SECONDS = 0.005  # a first round takes longer than that, so all changes are made in it
+_ROUND_PER_OBJECT_SECONDS = 0.005  # an initial reconcile takes longer, so all changes are made during it
 
 
 @dataclass(slots=True)
 class Variant:
-    """An operator that is measured, and what its first rounds took."""
+    """An operator that is measured, and its initial reconciles."""
 
     title: str
     command: tuple[str, ...]
@@ -47,7 +47,7 @@ class Variant:
         goal = None if ONE_PRIORITY in self.command else LATENCY_GOAL_MS
         latencies = Samples(self.latencies)
         remark = f"{len(self.latencies)} changes, median {number(latencies.median)} ms"
-        what = f"{count:,} objects, first round, {self.title}"
+        what = f"{count:,} objects, initial reconcile, {self.title}"
         spread = f"median of {len(self.seconds)}, {Samples(self.seconds).spread}"
         cpu = f"median of {len(self.cpu_seconds)}, {Samples(self.cpu_seconds).spread}"
         return [
@@ -58,11 +58,11 @@ class Variant:
 
 
 async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
-    """Measure first rounds with and without priorities in turns."""
+    """Measure initial reconciles with and without priorities in turns."""
     count = QUICK_OBJECTS if is_quick else OBJECTS
-    folder = stage.subfolder("first-round")
+    folder = stage.subfolder("initial-reconcile")
     widgets.write_project(folder)
-    namespace = await stage.namespace("bench-first-round")
+    namespace = await stage.namespace("bench-initial-reconcile")
     where = widgets.keys(namespace, count)
     progress(f"{count:,} objects: creating them")
     await widgets.create(stage.client, where)
@@ -76,7 +76,7 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
 
 
 async def _round(stage: Stage, folder: Path, variant: Variant, where: list[ObjectKey]) -> None:
-    """Start an operator, change objects during its first round, and wait until all have been reconciled."""
+    """Start an operator, change objects during its initial reconcile, and wait until all have been reconciled."""
     namespace, count = where[0].namespace, len(where)
     environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace, **_WORKERS}
     async with running(variant.command, folder, environment) as operator:
@@ -111,7 +111,7 @@ def _have_started(operator: Operator, answered: dict[str, float]) -> bool:
 def _longer(count: int, before: Variant, after: Variant) -> list[Row]:
     """Compare the rounds of turns that belong together."""
     seconds, cpu = (_more(before.seconds, after.seconds), _more(before.cpu_seconds, after.cpu_seconds))
-    what = f"{count:,} objects: with priorities the first round"
+    what = f"{count:,} objects: with priorities, the initial reconcile"
     return [
         Row(f"{what} takes longer by", statistics.median(seconds), "%", LONGER_GOAL_PERCENT, Samples(seconds).spread),
         Row(f"{what} takes more CPU of the operator by", statistics.median(cpu), "%", remark=Samples(cpu).spread),

@@ -1,8 +1,7 @@
-"""Whether an operator stays within the limits of the shipped Deployment, however long it works: counted, not timed.
+"""Memory and disk usage over many runs, compared with the limits of the shipped Deployment.
 
-Many objects of the four kinds are run again and again by their annotation, each a real run. After each round the memory
-of the whole tree and the disk space of all artifacts are written down. Time does not matter for either: both grow with
-runs.
+The annotation repeatedly triggers real runs of many objects of the four kinds. After each round, the benchmark records
+the memory of the process tree and the disk usage of all artifacts. Both grow with runs, not with time.
 """
 
 import asyncio
@@ -24,37 +23,37 @@ MEMORY_MIB = 768.0
 """``resources.limits.memory`` of deploy/operator/deployment.yaml."""
 
 _MIB = 1024**2
-_PAUSE_SECONDS, _TELL_SECONDS = 0.5, 120.0
+_PAUSE_SECONDS, _REPORT_SECONDS = 0.5, 120.0
 _GROWTH_MIB = 32.0
 
 
 @dataclass(frozen=True, slots=True)
-class Endurance:
-    """How many objects, how often each is run again, and how much disk space all artifacts may take."""
+class SoakEffort:
+    """Numbers of objects and rounds, and the limit of artifacts on disk."""
 
     objects: int = 1_000
     rounds: int = 10
     artifacts: str = "1Gi"
 
 
-QUICK = Endurance(40, 8, "16Mi")
+QUICK = SoakEffort(40, 8, "16Mi")
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What was found after a round: memory at its largest and after it, and the disk space of artifacts."""
+    """Peak memory during a round, memory after it, and disk usage of artifacts."""
 
     peak_mib: float
     quiet_mib: float
     artifacts_mib: float
 
 
-async def measure(stage: Stage, effort: Endurance) -> list[Row]:
-    """Run all objects again and again, and report the largest values and what grew after the second round."""
-    work = stage.subfolder("endurance-work")
-    objects = await fleet(stage, "endurance", effort.objects, most_in_namespace=100)
+async def measure(stage: Stage, effort: SoakEffort) -> list[Row]:
+    """Run all objects repeatedly, and report the largest values and the growth since the second round."""
+    work = stage.subfolder("soak-work")
+    objects = await fleet(stage, "soak", effort.objects, most_in_namespace=100)
     await objects.create()
-    async with objects.operator(*_flags(work, effort)) as operator, _told(operator, work):
+    async with objects.operator(*_flags(work, effort)) as operator, _reported(operator, work):
         await objects.done()
         progress(f"{len(objects.objects)} objects are reconciled, after {runs_in(operator)} runs")
         rounds = [await _round(objects, operator, work, number) for number in range(1, effort.rounds + 1)]
@@ -70,26 +69,26 @@ async def measure(stage: Stage, effort: Endurance) -> list[Row]:
     ]
 
 
-def _flags(work: Path, effort: Endurance) -> tuple[str, ...]:
+def _flags(work: Path, effort: SoakEffort) -> tuple[str, ...]:
     return (f"--work-dir={work}", f"--max-artifacts-size={effort.artifacts}", "--run-memory-limit=384Mi")
 
 
 @asynccontextmanager
-async def _told(operator: Operator, work: Path) -> AsyncIterator[None]:
-    """Say every few minutes what was measured so far, so that a benchmark that is interrupted was not for nothing."""
+async def _reported(operator: Operator, work: Path) -> AsyncIterator[None]:
+    """Print results every two minutes, so that they survive an interruption."""
 
-    async def tell() -> None:
+    async def report() -> None:
         while True:
-            await asyncio.sleep(_TELL_SECONDS)
+            await asyncio.sleep(_REPORT_SECONDS)
             artifacts = await asyncio.to_thread(_artifacts_mib, work)
             memory = await asyncio.to_thread(process_tree.memory_mib, operator.process.pid)
             progress(f"{runs_in(operator)} runs: {memory:.0f} MiB at work, {artifacts:.1f} MiB on disk")
 
-    telling = asyncio.create_task(tell())
+    reporting = asyncio.create_task(report())
     try:
         yield
     finally:
-        telling.cancel()
+        reporting.cancel()
 
 
 async def _round(objects: Fleet, operator: Operator, work: Path, number: int) -> Round:
@@ -100,12 +99,14 @@ async def _round(objects: Fleet, operator: Operator, work: Path, number: int) ->
         await asyncio.sleep(_PAUSE_SECONDS)
     await working
     artifacts = await asyncio.to_thread(_artifacts_mib, work)
-    found = Round(peak, process_tree.memory_mib(operator.process.pid), artifacts)
-    progress(f"Round {number}: {peak:.0f} MiB at work, {found.quiet_mib:.0f} MiB after it, {artifacts:.1f} MiB on disk")
-    return found
+    result = Round(peak, process_tree.memory_mib(operator.process.pid), artifacts)
+    progress(
+        f"Round {number}: {peak:.0f} MiB at work, {result.quiet_mib:.0f} MiB after it, {artifacts:.1f} MiB on disk"
+    )
+    return result
 
 
 def _artifacts_mib(work: Path) -> float:
-    """Return the disk space of the artifacts of all runs; the folder that each object has anyway does not count."""
+    """Return the disk usage of the artifacts of all runs, excluding the directory of each object."""
     runs = (folder for folder in work.rglob("artifacts/*") if folder.is_dir() and not folder.is_symlink())
     return sum(map(size_on_disk, runs)) / _MIB

@@ -1,8 +1,8 @@
-"""What ten thousand objects are for an operator whose plays are real: a first round, and changes while it goes on.
+"""The initial reconcile of 10,000 objects with real plays, and changes during it.
 
-The objects have the status of an earlier success, as after an upgrade of the operator, so the first round is of low
-priority and a change goes before it. Each play is a role of one task that keeps a ConfigMap: new for each object here,
-so every run writes. Everything is read from the operator's log, which has its times.
+The objects have the status of an earlier success, as after an upgrade of the operator, so the initial reconcile has low
+priority and changes precede it. Each play is a role of one task that manages a ConfigMap, which no object has yet, so
+every run writes. All times are those of the operator's log.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ _START_SECONDS, _PER_OBJECT_SECONDS = 300.0, 5.0
 
 
 async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
-    """Measure the first round of an operator that finds all objects reconciled by an earlier one."""
+    """Measure the initial reconcile of an operator that finds all objects reconciled by an earlier one."""
     count = QUICK_OBJECTS if is_quick else OBJECTS
-    folder = stage.subfolder("real-first-round")
+    folder = stage.subfolder("real-initial-reconcile")
     widgets.write_project(folder)
     (folder / "roles" / "widget" / "tasks" / "main.yml").write_text(_TASKS)
-    namespace = await stage.namespace("bench-real-first-round")
+    namespace = await stage.namespace("bench-real-initial-reconcile")
     where = widgets.keys(namespace, count)
     progress(f"{count:,} objects: creating them")
     await widgets.create(stage.client, where)
@@ -68,9 +68,9 @@ async def _round(stage: Stage, operator: Operator, where: list[ObjectKey]) -> li
     what = f"{count:,} objects, real plays"
     waited = f"{len(latencies.values)} changes, median {latencies.median:.2g} s; each waits for one of two runs to end"
     return [
-        Row(f"{what}: first round", runs / seconds, "runs/s", remark=f"{runs:,} runs in {seconds:,.0f} s"),
+        Row(f"{what}: initial reconcile", runs / seconds, "runs/s", remark=f"{runs:,} runs in {seconds:,.0f} s"),
         Row(f"{what}: CPU of the whole tree for each run", cpu / runs, "CPU s"),
-        Row(f"{what}: from a change to its run meanwhile, at most", max(latencies.values), "s", remark=waited),
+        Row(f"{what}: from a change to its run during this, at most", max(latencies.values), "s", remark=waited),
         Row(f"{what}: memory of the tree at work, at most", max(memory), "MiB", remark="PSS"),
         Row(f"{what}: memory of the tree after it", process_tree.memory_mib(operator.process.pid), "MiB", remark="PSS"),
         Row(f"{what}: CPU of the tree while idle", idle, "%", 1.0, f"over {IDLE_SECONDS:g} s"),
@@ -79,7 +79,7 @@ async def _round(stage: Stage, operator: Operator, where: list[ObjectKey]) -> li
 
 @asynccontextmanager
 async def _memory_at_work(operator: Operator) -> AsyncIterator[list[float]]:
-    """Yield what the tree takes now and then, in MiB, and say how far the operator is."""
+    """Collect the tree's memory in MiB, and print progress."""
     found = [process_tree.memory_mib(operator.process.pid)]
 
     async def look() -> None:
@@ -99,7 +99,7 @@ async def _memory_at_work(operator: Operator) -> AsyncIterator[list[float]]:
 
 
 async def _change_meanwhile(stage: Stage, operator: Operator, where: list[ObjectKey]) -> dict[str, float]:
-    """Change the last objects one by one, each after another part of the round; return when each was answered."""
+    """Change the last objects one by one, spread over the reconcile; return the time of each response."""
     answered = {}
     changes = CHANGES if len(where) == OBJECTS else QUICK_CHANGES
     for number, key in enumerate(where[-changes:], 1):
@@ -121,7 +121,7 @@ async def _reconciled(operator: Operator, count: int, within_seconds: float) -> 
 
 
 async def _latencies(operator: Operator, answered: dict[str, float]) -> Samples:
-    """Return the seconds from the answer to a change to the first run after it."""
+    """Return the seconds from the response to a change to the next run."""
 
     def starts() -> dict[str, float]:
         lines = [(line["name"], logged_at(line)) for line in operator.messages("Reconcile started")]
