@@ -95,7 +95,7 @@ async def measure_many(stage: Stage, chosen: Sequence[Contender], effort: Effort
                 await ring.quiet()
             _tell(f"{subject.title}: {effort.objects} unchanged objects, a second", rates)
             what = f"{subject.title}: {effort.objects} unchanged objects"
-            remark = f"{WORKERS} workers; {effort.slow_objects} objects only for contenders that start each play in a new process"
+            remark = f"{WORKERS} workers; {effort.slow_objects} objects only for contenders with a new process per play"
             measures.append(Measure(what, "reconciles/s", rates.samples, _rate_goals(rates), remark))
     return measures
 

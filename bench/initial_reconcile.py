@@ -1,8 +1,8 @@
-"""How soon a change reaches a play while an operator goes through all objects after its start.
+"""Latency of changes during the initial reconcile of all objects after the start.
 
-The objects have the status of an earlier success, so the initial reconcile finds them unchanged and writes nothing. While it
-lasts, some of those that it would reach last are changed. The same is done with an operator whose requests have no
-priorities; the two take turns, so that what else the machine does meets both. Plays end at once, so a worker is free
+The objects have the status of an earlier success, so the initial reconcile finds them unchanged and writes nothing. In
+the meantime, the benchmark changes some of the last objects. An operator without priorities takes turns with it, so
+that other work on the machine affects both. Plays end immediately, so a worker is free
 every few milliseconds.
 """
 

@@ -1,8 +1,8 @@
-"""How regularly a Hikawa at 500 ms sings: the distances of its words, seen at a watch, and the runs that each takes.
+"""Intervals between words of a Hikawa at 500 ms, seen by a watch, and runs per word.
 
-The role says a word and asks to come back at the time of the next one, so the distances show what a whole reconcile
-costs when time matters. Only contenders that run the role take part; one that starts each play in a new process cannot keep the
-interval and sings fewer words.
+The role says a word and requests the next run for the time of the next word, so the intervals show the duration of a
+whole reconcile. Only contenders that run the role take part; one with a new process per play can't keep the interval
+and gets fewer words.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ async def measure_song(stage: Stage, chosen: Sequence[Contender], effort: Effort
             )
     what = f"Hikawa at {INTERVAL_MILLIS} ms, {effort.words} words"
     usual = Goal(0.9 * INTERVAL_MILLIS, 1.1 * INTERVAL_MILLIS)
-    remark = f"{effort.slow_words} words only for contenders that start each play in a new process"
+    remark = f"{effort.slow_words} words only for contenders with a new process per play"
     return [
         Measure(f"{what}: from word to word, at a watch", "ms", gaps.samples, (usual,), remark),
         Measure(f"{what}: the shortest", "ms", least.samples, (Goal(least=INTERVAL_MILLIS - _TOLERANCE_MILLIS),)),

@@ -185,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         "--contender",
         action="append",
         choices=NAMES,
-        help="compare only this contender (default: all); may be repeated",
+        help="compare only this one (default: all); may be repeated",
     )
     return parser
 
