@@ -66,7 +66,7 @@ async def test_an_object_its_run_and_what_it_changed_can_be_looked_at(page: str,
     obj = json.loads(await read(f"{page}{path}"))
     messages = {each["type"]: each["message"] for each in obj["conditions"]}
     assert messages["Successful"] == "Last reconciliation succeeded"
-    assert [wake["what"] for wake in obj["wakes"]] == ["This Thing", "ConfigMap (v1)"]
+    assert [trigger["what"] for trigger in obj["triggers"]] == ["This Thing", "ConfigMap (v1)"]
 
     run = json.loads(await read(f"{page}{path}/runs/{obj['runs'][0]['id']}"))
     (task,) = [each for each in run["tasks"] if each["name"].endswith("Write down the size")]
