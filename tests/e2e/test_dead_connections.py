@@ -6,7 +6,7 @@ import sys
 NEW_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 
 
-def test_a_watch_on_a_server_that_is_gone_is_over_within_45_seconds() -> None:
+def test_watch_on_a_dead_connection_ends_within_45_seconds() -> None:
     command = [*NEW_NETWORK, sys.executable, "-m", "tests.e2e.dead_connection"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -34,7 +34,7 @@ def project(cluster: Cluster, drop_in_image: str) -> Iterator[Cluster]:
     cluster.kubectl("delete", "-f", MANIFESTS)
 
 
-def test_it_talks_to_a_pod_through_the_proxy_as_any_user(project: Cluster) -> None:
+def test_run_reaches_a_pod_through_the_proxy_as_any_user(project: Cluster) -> None:
     project.apply(OBJECT)
     found = eventually(
         lambda: project.get("subresourcestest/sample", "-n", NAMESPACE),

@@ -68,7 +68,7 @@ def test_every_sample_is_reconciled(web: Project) -> None:
     eventually(web.reported, lambda seen: seen == MESSAGES, 120, "each sample says so in its status")
 
 
-def test_what_is_lost_is_made_again(web: Project) -> None:
+def test_deleted_dependents_are_recreated(web: Project) -> None:
     for kind in KINDS:
         web.cluster.kubectl("delete", f"configmap/{kind}-sample-{kind}", "-n", f"{kind}-sample")
     eventually(web.written, lambda seen: seen == MESSAGES, 240, "both ConfigMaps are back")

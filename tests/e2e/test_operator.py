@@ -87,7 +87,7 @@ def test_the_four_operators_do_their_work_with_real_pods(deployed: Cluster, page
     assert len([pod for pod in pods if is_running(pod)]) == 4
 
 
-def test_the_operator_runs_as_nobody_special_and_cannot_write_to_its_image(deployed: Cluster) -> None:
+def test_operator_is_unprivileged_and_its_image_is_read_only(deployed: Cluster) -> None:
     assert in_operator(deployed, "id", "-u").strip() == "1001"
     assert in_operator(deployed, "cat", "/proc/1/comm").strip() == "rolecall-init"
     place = "/opt/ansible/roles/foo/tasks/main.yml"
@@ -96,13 +96,13 @@ def test_the_operator_runs_as_nobody_special_and_cannot_write_to_its_image(deplo
     assert in_operator(deployed, "cat", "/licenses/dependencies").count("\n") > 40
 
 
-def test_its_namespace_admits_no_pod_with_more_rights(deployed: Cluster) -> None:
+def test_namespace_rejects_pods_with_more_permissions(deployed: Cluster) -> None:
     pod = ("run", "privileged", "--image=nginx:latest", "-n", NAMESPACE)
     refused = deployed.run(*deployed.kubectl_words, *pod)
     assert 'violates PodSecurity "restricted' in refused.stderr
 
 
-def test_another_replica_takes_over_and_nothing_is_lost_or_done_twice(deployed: Cluster) -> None:
+def test_another_replica_takes_over_without_lost_or_repeated_runs(deployed: Cluster) -> None:
     first = eventually(lambda: leader(deployed), bool, 120, "a replica leads")
     deployed.namespace("takeover")
     deployed.apply(TAKEOVER)
@@ -159,13 +159,13 @@ def written(kind: str) -> set[tuple[str, ...]]:
     return set().union(*(flat(each["rules"]) for each in found))
 
 
-def test_the_service_account_can_do_nothing_beyond_its_role(deployed: Cluster) -> None:
+def test_service_account_has_only_the_permissions_of_its_role(deployed: Cluster) -> None:
     anybody = rules(deployed, "system:serviceaccount:default:default", "default")
     assert rules(deployed, ACCOUNT, "default") - anybody == written("ClusterRole")
     assert rules(deployed, ACCOUNT, NAMESPACE) - anybody == written("ClusterRole") | written("Role")
 
 
-def test_metrics_are_served_to_anybody(deployed: Cluster) -> None:
+def test_metrics_need_no_token_by_default(deployed: Cluster) -> None:
     address = deployed.get("service/rolecall-metrics", "-n", NAMESPACE)["spec"]["clusterIP"]
     assert "ansible_operator_build_info" in fetch(deployed, f"http://{address}:8443/metrics")
     of_leader = fetch(deployed, "http://localhost:8443/metrics")
@@ -174,7 +174,7 @@ def test_metrics_are_served_to_anybody(deployed: Cluster) -> None:
     )
 
 
-def test_metrics_want_a_token_when_asked_so(deployed: Cluster, page: Reader) -> None:
+def test_secured_metrics_need_a_token(deployed: Cluster, page: Reader) -> None:
     page.do(f"make deploy IMG={OPERATOR} DEPLOY=deploy/secure-metrics")
     deployed.wait_for_rollout()
     space = deployed.namespace("monitoring")
@@ -193,7 +193,7 @@ def test_metrics_want_a_token_when_asked_so(deployed: Cluster, page: Reader) -> 
     deployed.kubectl("delete", "clusterrolebinding", "metrics")
 
 
-def test_the_dashboard_is_seen_through_a_forwarded_port(deployed: Cluster) -> None:
+def test_dashboard_is_served_through_a_forwarded_port(deployed: Cluster) -> None:
     deployed.make("deploy", f"IMG={OPERATOR}", "DEPLOY=deploy/dashboard")
     deployed.wait_for_rollout()
     pod = eventually(lambda: leader(deployed), bool, 120, "a replica leads")
@@ -204,7 +204,7 @@ def test_the_dashboard_is_seen_through_a_forwarded_port(deployed: Cluster) -> No
     assert "This replica runs the roles." in seen
 
 
-def test_an_upgrade_to_a_changed_role_reconciles_what_is_there(
+def test_upgrade_to_a_changed_role_reconciles_existing_objects(
     deployed: Cluster, page: Reader, changed_image: str
 ) -> None:
     assert changed_image == CHANGED

@@ -119,7 +119,7 @@ def check_log(thing: Thing) -> None:
     assert (child["kind"], child["enqueue_kind"]) == ("/v1, Kind=ConfigMap", gvk)
 
 
-async def test_a_failure_is_told_once_and_with_its_place(things: Things) -> None:
+async def test_failure_is_logged_once_with_its_location(things: Things) -> None:
     thing = things["broken"]
     await thing.create(SPEC)
     assert "no more coffee" in condition(await thing.fails(), "Failure")["message"]

@@ -52,7 +52,7 @@ async def wait_for_size(world: World, name: str, size: int) -> None:
     await world.wait_for(CONFIG_MAP, name, lambda obj: obj["data"]["size"] == f"size {size}")
 
 
-async def test_nothing_is_lost_when_the_api_server_is_away(
+async def test_no_change_is_lost_while_the_api_server_is_unavailable(
     plane: ControlPlane, default_namespace: World, tmp_path: Path
 ) -> None:
     """Changes made just before and just after the outage, and one made while a run could not write, all arrive."""

@@ -33,7 +33,7 @@ async def unconvertible(world: World) -> AsyncIterator[GVK]:
     await undefine(world.client, gvk)
 
 
-async def test_a_broken_conversion_webhook_holds_back_its_own_kind_only(world: World, unconvertible: GVK) -> None:
+async def test_broken_conversion_webhook_blocks_only_its_kind(world: World, unconvertible: GVK) -> None:
     async def failure() -> str:
         try:
             return str([page async for page in world.client.list_pages(unconvertible)])

@@ -28,7 +28,7 @@ async def set_subresources(world: World, gvk: GVK, text: dict[str, object]) -> N
     await world.client.replace(found)
 
 
-async def test_a_status_subresource_that_a_kind_gets_later_is_seen(
+async def test_status_subresource_added_later_is_used(
     world: World, plain: GVK, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "MAX_AGE_SECONDS", 0.5)
@@ -43,9 +43,7 @@ async def test_a_status_subresource_that_a_kind_gets_later_is_seen(
     await eventually(subresources, lambda found: found == {"status"}, TIMEOUT_SECONDS, "the subresource is there")
 
 
-async def test_another_scope_is_seen_after_the_first_answer_that_contradicts_the_old_one(
-    world: World, plain: GVK
-) -> None:
+async def test_changed_scope_is_used_after_the_first_contradicting_response(world: World, plain: GVK) -> None:
     """The age of what is known does not matter here: it is far below its limit."""
     assert (await world.client.resource(plain)).namespaced
     await undefine(world.client, plain)

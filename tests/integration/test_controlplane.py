@@ -83,7 +83,7 @@ def test_kubectl_can_read_the_version_of_the_server(control_plane: ControlPlane)
     assert versions["serverVersion"]["minor"].isdigit()
 
 
-def test_when_start_returns_nodes_are_ready_and_namespaces_filled(state_directory: Path) -> None:
+def test_start_returns_with_ready_nodes_and_populated_namespaces(state_directory: Path) -> None:
     with ControlPlane("ready", state_directory=state_directory, nodes=2) as one:
         nodes = _read(one.kubeconfig, "nodes")["items"]
         assert [node["spec"].get("taints", []) for node in nodes] == [[], []]
@@ -107,7 +107,7 @@ def test_a_job_completes(control_plane: ControlPlane, namespace: str) -> None:
     _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Complete", "job/once", "--timeout=600s", *where)
 
 
-def test_a_pod_is_deleted_before_its_grace_is_over(control_plane: ControlPlane, namespace: str) -> None:
+def test_pod_is_deleted_before_its_grace_period_ends(control_plane: ControlPlane, namespace: str) -> None:
     where = ("--namespace", namespace)
     _kubectl(control_plane.kubeconfig, "run", "one", "--image=nginx", *where)
     _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Ready", "pod/one", "--timeout=600s", *where)
@@ -116,7 +116,7 @@ def test_a_pod_is_deleted_before_its_grace_is_over(control_plane: ControlPlane, 
     assert time.monotonic() - started < GRACE_SECONDS
 
 
-def test_a_pod_with_a_finalizer_stays_until_the_finalizer_goes(control_plane: ControlPlane, namespace: str) -> None:
+def test_pod_with_a_finalizer_stays_until_it_is_removed(control_plane: ControlPlane, namespace: str) -> None:
     where = ("--namespace", namespace)
     pod = {
         "apiVersion": "v1",
@@ -132,7 +132,7 @@ def test_a_pod_with_a_finalizer_stays_until_the_finalizer_goes(control_plane: Co
     _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "pod/held", "--timeout=600s", *where)
 
 
-def test_what_an_object_owns_goes_with_it(control_plane: ControlPlane, namespace: str) -> None:
+def test_dependents_are_deleted_with_their_owner(control_plane: ControlPlane, namespace: str) -> None:
     where = ("--namespace", namespace)
     _kubectl(control_plane.kubeconfig, "create", "configmap", "owner", *where)
     uid = _read(control_plane.kubeconfig, "configmap", "owner", *where)["metadata"]["uid"]
@@ -147,16 +147,14 @@ def test_what_an_object_owns_goes_with_it(control_plane: ControlPlane, namespace
     _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "configmap/dependent", "--timeout=600s", *where)
 
 
-def test_a_namespace_goes_with_everything_in_it(control_plane: ControlPlane) -> None:
+def test_namespace_is_deleted_with_its_objects(control_plane: ControlPlane) -> None:
     _kubectl(control_plane.kubeconfig, "create", "namespace", "short-lived")
     _kubectl(control_plane.kubeconfig, "create", "deployment", "web", "--image=nginx", "--namespace=short-lived")
     _kubectl(control_plane.kubeconfig, "delete", "namespace", "short-lived", "--wait", "--timeout=600s")
     assert "short-lived" not in _kubectl(control_plane.kubeconfig, "get", "namespaces")
 
 
-def test_a_service_account_may_do_what_its_roles_say_and_nothing_else(
-    control_plane: ControlPlane, namespace: str
-) -> None:
+def test_service_account_has_exactly_the_permissions_of_its_roles(control_plane: ControlPlane, namespace: str) -> None:
     where = ("--namespace", namespace)
     _kubectl(control_plane.kubeconfig, "create", "serviceaccount", "operator", *where)
     kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
@@ -179,7 +177,7 @@ def _is_allowed(kubeconfig: Path, *arguments: str) -> bool:
     return True
 
 
-def test_who_may_not_set_finalizers_may_not_block_the_deletion_of_an_owner(
+def test_blocking_owner_deletion_needs_permission_to_set_finalizers(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     where = ("--namespace", namespace)
@@ -203,7 +201,7 @@ def test_an_unknown_service_account_is_named(control_plane: ControlPlane) -> Non
         control_plane.service_account_kubeconfig("default", "nobody")
 
 
-def test_two_side_by_side_do_not_know_each_other(control_plane: ControlPlane, state_directory: Path) -> None:
+def test_two_control_planes_are_independent(control_plane: ControlPlane, state_directory: Path) -> None:
     with ControlPlane("other", state_directory=state_directory) as other:
         assert other.server != control_plane.server
         _kubectl(other.kubeconfig, "create", "namespace", "only-here")
@@ -213,7 +211,7 @@ def test_two_side_by_side_do_not_know_each_other(control_plane: ControlPlane, st
             _kubectl(control_plane.kubeconfig, "get", "namespaces", *mixed)
 
 
-def test_stop_leaves_nothing(state_directory: Path) -> None:
+def test_stop_leaves_no_processes_or_files(state_directory: Path) -> None:
     one = ControlPlane("gone", state_directory=state_directory)
     one.start()
     root = one.layout.root
@@ -224,7 +222,7 @@ def test_stop_leaves_nothing(state_directory: Path) -> None:
     assert not one.stop()
 
 
-def test_a_component_that_fails_is_named_with_its_log_and_nothing_is_left(
+def test_failed_component_is_reported_with_its_log_and_cleaned_up(
     state_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "kube-scheduler"
@@ -239,7 +237,7 @@ def test_a_component_that_fails_is_named_with_its_log_and_nothing_is_left(
     assert _left_over(state_directory) == []
 
 
-def test_a_program_that_cannot_be_run_is_named(
+def test_error_names_a_program_that_is_not_executable(
     state_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = find_binaries(print) | {"etcd": tmp_path / "missing"}
@@ -249,9 +247,7 @@ def test_a_program_that_cannot_be_run_is_named(
     assert _left_over(state_directory) == []
 
 
-def test_a_port_that_somebody_takes_in_between_is_replaced(
-    state_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_port_taken_in_the_meantime_is_replaced(state_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as somebody:
         somebody.bind((HOST, 0))
         somebody.listen()
@@ -263,7 +259,7 @@ def test_a_port_that_somebody_takes_in_between_is_replaced(
             assert _read(one.kubeconfig, "nodes")["items"]
 
 
-def test_what_a_crash_left_is_cleaned_up_by_the_next_start(state_directory: Path) -> None:
+def test_start_cleans_up_after_a_crash(state_directory: Path) -> None:
     one = ControlPlane("crashed", state_directory=state_directory)
     one.start()
     _kubectl(one.kubeconfig, "create", "namespace", "before")
@@ -276,7 +272,7 @@ def test_what_a_crash_left_is_cleaned_up_by_the_next_start(state_directory: Path
     assert len(find_in_directory(one.layout.root, COMPONENTS)) == len(COMPONENTS)
 
 
-def test_an_api_server_that_was_away_is_back_at_the_same_port_with_everything(state_directory: Path) -> None:
+def test_restarted_api_server_keeps_its_port_and_objects(state_directory: Path) -> None:
     with ControlPlane("restart", state_directory=state_directory) as one:
         _kubectl(one.kubeconfig, "create", "namespace", "before")
         server = one.server
@@ -291,7 +287,7 @@ def test_an_api_server_that_was_away_is_back_at_the_same_port_with_everything(st
         _kubectl(one.kubeconfig, "wait", "--for=condition=Available", "deployment/web", "--timeout=600s")
 
 
-def test_the_commands_do_what_they_say(state_directory: Path) -> None:
+def test_commands_start_list_and_stop_a_control_plane(state_directory: Path) -> None:
     def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = _rolecall(*arguments, state_directory=state_directory)
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -313,7 +309,7 @@ def test_the_commands_do_what_they_say(state_directory: Path) -> None:
     assert _left_over(state_directory) == []
 
 
-def test_exec_gives_the_exit_code_of_its_command_and_leaves_nothing(state_directory: Path) -> None:
+def test_exec_returns_the_exit_code_and_cleans_up(state_directory: Path) -> None:
     shell = "kubectl get nodes && exit 7"
     command = _rolecall("exec", "--", "sh", "-c", shell, state_directory=state_directory)
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -322,7 +318,7 @@ def test_exec_gives_the_exit_code_of_its_command_and_leaves_nothing(state_direct
     assert _left_over(state_directory) == []
 
 
-def test_exec_of_a_control_plane_that_runs_leaves_it_running(state_directory: Path) -> None:
+def test_exec_on_a_running_control_plane_leaves_it_running(state_directory: Path) -> None:
     with ControlPlane("kept", state_directory=state_directory) as one:
         command = _rolecall("exec", "--name", "kept", "--", "true", state_directory=state_directory)
         assert subprocess.run(command, check=False).returncode == 0
@@ -330,7 +326,7 @@ def test_exec_of_a_control_plane_that_runs_leaves_it_running(state_directory: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_start_that_is_interrupted_leaves_nothing(state_directory: Path, number: signal.Signals) -> None:
+def test_interrupted_start_cleans_up(state_directory: Path, number: signal.Signals) -> None:
     # Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
     command = ["env", "--default-signal", *_rolecall("start", state_directory=state_directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -342,7 +338,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(state_directory: Path, numbe
     assert _left_over(state_directory) == []
 
 
-def test_exec_that_is_asked_to_end_ends_its_command_and_leaves_nothing(state_directory: Path, tmp_path: Path) -> None:
+def test_terminated_exec_ends_its_command_and_cleans_up(state_directory: Path, tmp_path: Path) -> None:
     shell = f"echo started > {tmp_path / 'mark'}; exec sleep 600"
     command = _rolecall("exec", "--", "sh", "-c", shell, state_directory=state_directory)
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:

@@ -48,7 +48,7 @@ async def read(url: str, accept: str = "application/json") -> str:
         return await response.text()
 
 
-async def test_an_object_its_run_and_what_it_changed_can_be_looked_at(page: str, world: World) -> None:
+async def test_dashboard_shows_an_object_its_run_and_its_changes(page: str, world: World) -> None:
     await world.create(MANIFEST)
     await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
 
@@ -77,7 +77,7 @@ async def test_an_object_its_run_and_what_it_changed_can_be_looked_at(page: str,
         assert "one" in await read(f"{page}{each}", "text/html")
 
 
-async def test_nothing_can_be_written_and_other_hosts_are_refused(page: str) -> None:
+async def test_dashboard_is_read_only_and_rejects_other_hosts(page: str) -> None:
     async with aiohttp.ClientSession() as session:
         async with session.post(page) as response:
             assert response.status == 405

@@ -27,7 +27,7 @@ def started_demo(folder: Path, printed: Path, state: Path) -> subprocess.Popen[b
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_nothing_is_left_of_a_demo_that_was_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
+async def test_terminated_demo_leaves_no_processes_or_files(number: signal.Signals, tmp_path: Path) -> None:
     copy_project(tmp_path, *PARTS)
     printed, state = tmp_path / "printed", tmp_path / "state"
     demo = started_demo(tmp_path, printed, state)

@@ -81,7 +81,7 @@ def test_make_deploy_takes_any_image_and_any_variant(run: Run) -> None:
     assert may.strip() == "yes"
 
 
-def test_the_samples_are_taken(run: Run) -> None:
+def test_samples_are_accepted(run: Run) -> None:
     run("kubectl", "apply", "-k", "deploy/samples")
     run("kubectl", "delete", "-k", "deploy/samples", "--wait=false")
 

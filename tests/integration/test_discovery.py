@@ -235,24 +235,20 @@ async def _ways_to(client: Client, group: str) -> list[str]:
     return [*found, *(["groups"] if group in groups else [])]
 
 
-async def test_a_run_asks_for_nothing_that_the_operator_knows(
-    world: World, start: Callable[[Client], Any], tmp_path: Path
-) -> None:
+async def test_run_requests_no_known_discovery(world: World, start: Callable[[Client], Any], tmp_path: Path) -> None:
     runs = await start(world.client)
     assert await runs.told(ORDINARY, "ordinary") == {"is_found": True}
     assert runs.asked == []
     assert not [name for name in os.listdir(tmp_path) if name.startswith("k8srcp-")]  # noqa: PTH208 - names alone
 
 
-async def test_a_kind_that_the_run_defines_is_found_by_its_next_task(
-    world: World, start: Callable[[Client], Any]
-) -> None:
+async def test_kind_defined_by_a_run_is_found_by_its_next_task(world: World, start: Callable[[Client], Any]) -> None:
     runs = await start(world.client)
     assert await runs.told(DEFINE, "define") == {"made": "one"}
     await _removed(world.client, runs.group)
 
 
-async def test_a_kind_that_the_run_removes_is_not_found_by_its_next_task(
+async def test_kind_removed_by_a_run_is_not_found_by_its_next_task(
     world: World, start: Callable[[Client], Any]
 ) -> None:
     runs = await start(world.client)
@@ -260,7 +256,7 @@ async def test_a_kind_that_the_run_removes_is_not_found_by_its_next_task(
     assert await runs.told(REMOVE, "remove") == {"was_found": True, "is_found": False}
 
 
-async def test_a_kind_that_somebody_else_defines_and_removes_between_runs_is_seen(
+async def test_kind_defined_and_removed_by_another_client_is_noticed(
     world: World, start: Callable[[Client], Any]
 ) -> None:
     runs = await start(world.client)
@@ -276,14 +272,14 @@ async def test_a_kind_that_somebody_else_defines_and_removes_between_runs_is_see
     )
 
 
-async def test_a_version_that_is_stale_is_asked_for(world: World, start: Callable[[Client], Any]) -> None:
+async def test_stale_version_is_requested(world: World, start: Callable[[Client], Any]) -> None:
     async with standing_before(world.client, with_stale_apps, is_classic=False) as client:
         runs = await start(client)
         assert await runs.told(ORDINARY, "ordinary") == {"is_found": True}
         assert set(runs.asked) == {"/apis/apps/v1"}
 
 
-async def test_an_api_server_without_aggregated_discovery_is_asked_for_each_version(
+async def test_each_version_is_requested_without_aggregated_discovery(
     world: World, start: Callable[[Client], Any]
 ) -> None:
     async with standing_before(world.client, as_it_is, is_classic=True) as client:

@@ -115,7 +115,7 @@ async def no_processes_of(thing: Thing) -> None:
 
 
 @pytest.mark.parametrize("role", BROKEN)
-async def test_a_broken_role_is_told_and_heals_when_it_is_mended(things: Things, role: str) -> None:
+async def test_broken_role_is_reported_and_recovers_when_fixed(things: Things, role: str) -> None:
     """The condition says which task failed and why; mending the file heals the object at once, without a restart."""
     thing, text = things[role], BROKEN[role][1]
     await thing.create()
@@ -138,7 +138,7 @@ async def test_a_broken_role_is_told_and_heals_when_it_is_mended(things: Things,
 
 
 @pytest.mark.parametrize(("role", "task"), [("sleeping", "Sleep"), ("deaf", "Play deaf")])
-async def test_a_run_over_its_timeout_is_ended_with_everything(things: Things, role: str, task: str) -> None:
+async def test_run_over_its_timeout_is_stopped_with_all_processes(things: Things, role: str, task: str) -> None:
     """The condition names the task and the limit; no process is left, a module that ignores SIGTERM included."""
     thing = things[role]
     await thing.create()
@@ -175,7 +175,7 @@ async def test_a_field_that_the_role_does_not_declare_overrides_nothing(things: 
     await thing.succeeds()
 
 
-async def test_an_object_with_too_many_values_is_refused_before_anything_starts(things: Things) -> None:
+async def test_object_with_too_many_values_fails_before_its_run_starts(things: Things) -> None:
     """An object of a megabyte would need a gigabyte of memory; the condition names the limit and the object heals."""
     thing = things["plain"]
     await thing.create({"items": ["a"] * 250_000})
@@ -238,7 +238,7 @@ async def test_stop_interrupts_a_run_that_takes_too_long_and_keeps_the_last_resu
     assert [event for event in events if event["type"] == "Warning"] == []
 
 
-async def test_a_stop_ends_running_plays_and_says_so(world: World, thing_operator: Operator) -> None:
+async def test_stop_ends_running_plays_and_reports_it(world: World, thing_operator: Operator) -> None:
     """SIGTERM: exit code 0 within the grace period, no process left, an honest condition instead of Running."""
     write_project(thing_operator.folder, IGNORES_TERM)
     thing_operator.arguments = (*thing_operator.arguments, f"--graceful-shutdown-timeout={GRACE_SECONDS}s")
@@ -271,7 +271,7 @@ async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, th
     await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
 
 
-async def test_a_play_that_is_killed_is_a_failure_and_is_retried(things: Things) -> None:
+async def test_killed_play_fails_and_is_retried(things: Things) -> None:
     """A run that somebody kills (the kernel, say) is no stuck status."""
     thing = things["dying"]
     await thing.create()
@@ -279,7 +279,7 @@ async def test_a_play_that_is_killed_is_a_failure_and_is_retried(things: Things)
     await thing.runs_at_least(2)
 
 
-async def test_a_mapped_value_that_the_schema_refuses_does_not_hide_the_conditions(things: Things) -> None:
+async def test_mapped_value_rejected_by_the_schema_does_not_hide_conditions(things: Things) -> None:
     """The conditions are written without it, and the message says why."""
     await things["refused"].create()
     thing = await things["refused"].succeeds()
@@ -287,7 +287,7 @@ async def test_a_mapped_value_that_the_schema_refuses_does_not_hide_the_conditio
     assert "small" not in thing["status"]
 
 
-async def test_a_second_signal_ends_the_operator_at_once(world: World, thing_operator: Operator) -> None:
+async def test_second_signal_ends_the_operator_immediately(world: World, thing_operator: Operator) -> None:
     """Somebody who presses Ctrl-C twice does not wait for the grace period."""
     write_project(thing_operator.folder, IGNORES_TERM)
     thing_operator.start()

@@ -125,7 +125,7 @@ async def test_says_a_deleted_word_again(world: World) -> None:
 
 
 @pytest.mark.usefixtures("running")
-async def test_sings_the_words_that_the_user_asked_for_before_it_judges(world: World) -> None:
+async def test_requested_words_precede_the_check_for_the_end(world: World) -> None:
     """The first judgement comes after the tenth word, though the first five would have been an end, too."""
     seed = next(seed for seed in seeds(5) if [word(number, seed) for number in range(6, 11)] == END)
     await world.create(manifest("hikawa-sample", seed, intervalMillis=0, numZundokos=10))
@@ -136,7 +136,7 @@ async def test_sings_the_words_that_the_user_asked_for_before_it_judges(world: W
 
 
 @pytest.mark.usefixtures("running")
-async def test_says_kiyoshi_when_the_user_asks(world: World) -> None:
+async def test_kiyoshi_is_said_on_request(world: World) -> None:
     """`sayKiyoshi: true` needs no pattern, but the words asked for come first."""
     seed = next(seeds(8))
     await world.create(manifest("hikawa-sample", seed, intervalMillis=0, numZundokos=2, sayKiyoshi=True))
@@ -147,7 +147,7 @@ async def test_says_kiyoshi_when_the_user_asks(world: World) -> None:
 
 
 @pytest.mark.usefixtures("running")
-async def test_two_at_once_keep_their_words_apart_and_go_with_their_owner(world: World) -> None:
+async def test_concurrent_songs_have_separate_words_deleted_with_their_owner(world: World) -> None:
     """Each sings its own song; deleting one of them takes its words and its Kiyoshi along and nobody else's."""
     first, second = itertools.islice(seeds(5), 2)
     await world.create(manifest("first", first, intervalMillis=0))

@@ -49,7 +49,7 @@ async def succeeds(world: World, gvk: GVK, name: str = "one") -> None:
     await world.wait_for(gvk, name, lambda obj: is_true(obj, "Successful"))
 
 
-async def test_a_kind_is_waited_for_and_found_when_it_comes_and_when_it_comes_again(
+async def test_missing_kind_is_found_when_defined_and_when_redefined(
     world: World, thing_operator: Operator, gvk: GVK, defined_kinds: list[GVK]
 ) -> None:
     """The operator starts without the CRD, says so once, and works once it is there."""

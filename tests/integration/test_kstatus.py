@@ -112,7 +112,7 @@ def _rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
-def test_kstatus_says_at_each_moment_what_the_documentation_says(judge: Judge) -> None:
+def test_kstatus_matches_the_documentation_at_each_moment(judge: Judge) -> None:
     """Every row of the table is tried, and nothing that is not in the table."""
     rows = _rows()
     assert len(rows) == len(MOMENTS)
@@ -124,7 +124,7 @@ def test_kstatus_says_at_each_moment_what_the_documentation_says(judge: Judge) -
             assert set(row[-1].split(", or ")) == set(expected), row[0]
 
 
-def test_the_health_check_for_argo_cd_says_the_same_as_kstatus(judge: Judge, tmp_path: Path) -> None:
+def test_health_check_for_argo_cd_agrees_with_kstatus(judge: Judge, tmp_path: Path) -> None:
     """The script on the page is run as it stands there; Argo CD itself looks whether an object is being deleted."""
     check = tmp_path / "health.lua"
     check.write_text(PAGE.read_text().split("```lua\n")[1].split("```")[0])

@@ -83,9 +83,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_metrics_tell_of_a_reconcile_and_of_what_the_role_counts(
-    things: Things, session: aiohttp.ClientSession
-) -> None:
+async def test_metrics_include_reconciles_and_those_of_the_role(things: Things, session: aiohttp.ClientSession) -> None:
     thing, operator = things["counting"], things.operator
     created = CREATED.replace("Thing", thing.gvk.kind) % things.world.namespace
     await thing.create()
@@ -118,7 +116,7 @@ async def test_metrics_tell_of_a_reconcile_and_of_what_the_role_counts(
     await eventually(lambda: read(session, operator), lambda all_: created not in all_, TIMEOUT_SECONDS, "forgotten")
 
 
-async def test_probes_are_answered_while_runs_go_on(things: Things, session: aiohttp.ClientSession) -> None:
+async def test_probes_respond_during_runs(things: Things, session: aiohttp.ClientSession) -> None:
     base = f"http://127.0.0.1:{port_of(things.operator, 'Serving health probes')}"
     many = [things.named("plain", f"thing-{number}") for number in range(12)]
     for thing in many:
@@ -187,7 +185,7 @@ def token_of(kubeconfig: Path) -> str:
     return str(yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]["token"])
 
 
-async def test_secured_metrics_are_for_those_who_may_read_them(
+async def test_secured_metrics_need_permission(
     defined: ControlPlane, world: World, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     """The operator's own account needs no more than to ask for reviews."""

@@ -98,7 +98,7 @@ async def make(world: World, gvk: GVK, name: str, spec: Any) -> None:
     await world.client.create(obj | ({} if spec is None else {"spec": spec}))
 
 
-async def test_odd_specs_succeed_or_say_why_not(world: World, operator: Operator, odd: GVK) -> None:
+async def test_unusual_specs_succeed_or_report_the_reason(world: World, operator: Operator, odd: GVK) -> None:
     """All at once in one queue, and an ordinary object after them."""
     for name, spec in SUCCEEDING.items():
         await make(world, odd, name, spec)
@@ -121,7 +121,7 @@ async def test_odd_specs_succeed_or_say_why_not(world: World, operator: Operator
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-async def test_a_spec_of_thousands_of_levels_ends_nobody(
+async def test_deeply_nested_spec_does_not_stop_operator(
     world: World, operator: Operator, odd: GVK, levels: int
 ) -> None:
     """The object says that it cannot be run; the operator goes on with the others."""

@@ -55,7 +55,7 @@ DEPLOYS = """
 SHARED = Shared({"deleting": Role(TASKS), "with-a-user": Role(WITH_A_USER), "deploying": Role(DEPLOYS)})
 
 
-async def test_a_deletion_of_its_own_starts_nothing_and_a_users_does(world: World, things: Things) -> None:
+async def test_own_deletion_triggers_no_run_but_a_users_does(world: World, things: Things) -> None:
     """One run, although it deleted what it had made; a user's deletion is repaired, by one run."""
     thing = things["deleting"]
     await thing.create()
@@ -66,7 +66,7 @@ async def test_a_deletion_of_its_own_starts_nothing_and_a_users_does(world: Worl
     assert await quiet(thing, 3.0) == 2
 
 
-async def test_a_users_deletion_during_the_run_is_not_lost(world: World, things: Things) -> None:
+async def test_users_deletion_during_a_run_triggers_a_run(world: World, things: Things) -> None:
     """Somebody deletes what the run has just made, before the run deletes something else: it is made again."""
     thing = things["with-a-user"]
     await thing.create({"gate": str(thing.operator.folder / "gate"), "admin": str(thing.operator.kubeconfig)})
@@ -76,7 +76,7 @@ async def test_a_users_deletion_during_the_run_is_not_lost(world: World, things:
     assert await world.find(CONFIG_MAP, "temporary") is None
 
 
-async def test_what_controllers_keep_in_a_dependent_starts_nothing(world: World, things: Things) -> None:
+async def test_changes_by_controllers_in_a_dependent_trigger_no_run(world: World, things: Things) -> None:
     """The Deployment's controller writes its revision and status; only a label that a user changes is repaired."""
     thing = things["deploying"]
     await thing.create()

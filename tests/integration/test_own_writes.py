@@ -156,7 +156,7 @@ async def quiet(thing: Thing, seconds: float = 6.0) -> int:
     return (await eventually(look, is_quiet, TIMEOUT_SECONDS, f"{seconds} quiet seconds"))[-1]
 
 
-async def test_writes_beside_the_spec_start_nothing(world: World, things: Things) -> None:
+async def test_own_writes_outside_the_spec_trigger_no_run(world: World, things: Things) -> None:
     """Labels, annotations, status and dependents of its own, written in one run, lead to no second one."""
     thing = things["beside-the-spec"]
     await thing.create()
@@ -182,7 +182,7 @@ async def test_a_change_of_its_own_spec_is_followed_by_one_more_run(world: World
     assert await quiet(things["spec"]) == 2
 
 
-async def test_a_run_that_names_its_time_is_not_followed_at_once(world: World, things: Things) -> None:
+async def test_requeue_after_delays_the_run_after_an_own_spec_change(world: World, things: Things) -> None:
     """With requeue_after, the change of its own spec waits until then."""
     await things["requeuing"].create()
     thing = await things["requeuing"].succeeds()
@@ -191,7 +191,7 @@ async def test_a_run_that_names_its_time_is_not_followed_at_once(world: World, t
     await world.wait_for(CONFIG_MAP, "saw-2", bool)
 
 
-async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, things: Things) -> None:
+async def test_patch_by_another_client_during_a_run_triggers_a_run(world: World, things: Things) -> None:
     """A user's change before and after the run's own write of the spec, while it goes on, is seen by a later run."""
     thing = things["held"]
     gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
@@ -207,7 +207,7 @@ async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, t
     await world.wait_for(CONFIG_MAP, "saw-2-after", bool)
 
 
-async def test_does_not_adopt_what_was_there_before(world: World, things: Things) -> None:
+async def test_existing_object_is_not_adopted(world: World, things: Things) -> None:
     """A user's ConfigMap that a role changes stays the user's: it does not go with the primary."""
     theirs: RawObject = {
         "apiVersion": "v1",

@@ -49,7 +49,7 @@ async def wait_until_paused(thing: Thing) -> RawObject:
     return await thing.world.wait_for(thing.gvk, "one", lambda obj: is_true(obj, "Paused"))
 
 
-async def test_a_pause_keeps_runs_back_until_it_ends(world: World, thing: Thing) -> None:
+async def test_pause_delays_runs_until_it_ends(world: World, thing: Thing) -> None:
     """A condition says so, a change of the spec waits, and what was changed is done at once when it is resumed."""
     await thing.patch(annotate(paused="true"))
     await wait_until_paused(thing)

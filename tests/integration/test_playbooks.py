@@ -128,7 +128,7 @@ async def test_a_foo_gets_its_deployment(world: World, laptop: Laptop) -> None:
     assert (await laptop.reconcile("foo", "foos.samplecontroller.k8s.io")).changed == 0
 
 
-async def test_a_foreign_deployment_is_refused(world: World, laptop: Laptop) -> None:
+async def test_foreign_deployment_is_rejected(world: World, laptop: Laptop) -> None:
     await world.create(FOREIGN)
     await world.create(FOO_MANIFEST)
     outcome = await laptop.reconcile("foo", "foos.samplecontroller.k8s.io")
@@ -146,14 +146,14 @@ async def test_a_replicaset_gets_its_label_once(world: World, laptop: Laptop) ->
     assert (await laptop.reconcile("replicaset", "example-replicaset")).changed == 0
 
 
-async def test_a_wrong_name_is_one_clear_error(laptop: Laptop) -> None:
+async def test_invalid_name_is_one_clear_error(laptop: Laptop) -> None:
     outcome = await laptop.reconcile("podscaler", "nobody")
     assert outcome.code != 0
     assert outcome.text.count("fatal:") == 1
     assert f'PodScaler "nobody" not found in namespace "{laptop.namespace}".' in outcome.text
 
 
-async def test_a_missing_name_is_asked_for(laptop: Laptop) -> None:
+async def test_missing_name_is_an_error(laptop: Laptop) -> None:
     outcome = await laptop.play("foo")
     assert outcome.code != 0
     assert "Name the Foo: -e cr_name=NAME -e cr_namespace=NAMESPACE" in outcome.text

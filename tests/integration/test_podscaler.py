@@ -173,7 +173,7 @@ async def test_never_evaluates_an_expression_in_a_selector(world: World) -> None
         ("selector: {app: nginx}", "selector: {'a b': nginx}", "spec.selector"),
     ],
 )
-async def test_the_api_server_refuses_what_cannot_be_meant(world: World, old: str, new: str, field: str) -> None:
+async def test_api_server_rejects_invalid_specs(world: World, old: str, new: str, field: str) -> None:
     """A wrong spec never reaches the operator, and the message names the field."""
     with pytest.raises(ApiError, match=field.replace(".", r"\.")):
         await world.create(POD_SCALER_MANIFEST.replace(old, new))

@@ -277,7 +277,7 @@ async def test_an_unreachable_host_is_a_failure(bench: Bench) -> None:
 
 
 @WARM_ONLY
-async def test_what_no_log_hides_is_told_to_nobody(bench: Bench) -> None:
+async def test_no_log_values_are_in_no_output(bench: Bench) -> None:
     role = bench.role("""
         - name: Quiet
           ansible.builtin.fail: {msg: "s3cret-in-message"}
@@ -333,7 +333,7 @@ async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monke
     assert "cannot start a process for the run" in summary.message
 
 
-async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
+async def test_run_over_its_timeout_is_stopped(bench: Bench) -> None:
     job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=3)
     summary = await bench.runner.run(job, bench.events.append)
     assert summary.status == "timeout"
@@ -343,7 +343,7 @@ async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("tasks", [SLEEP, IGNORE])
-async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> None:
+async def test_canceled_run_leaves_no_process(bench: Bench, tasks: str) -> None:
     job = bench.job(bench.role(tasks, stubborn=STUBBORN))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
@@ -355,7 +355,7 @@ async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> No
     assert not (bench.workspace.path / "tmp").exists()
 
 
-async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: Bench) -> None:
+async def test_run_canceled_during_its_start_leaves_no_process(bench: Bench) -> None:
     job = bench.job(bench.role(SLEEP))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: processes_of_run(job.ident) != [])
@@ -366,7 +366,7 @@ async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: 
 
 
 @WARM_ONLY
-async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Bench) -> None:
+async def test_secret_is_revoked_before_a_process_is_terminated(bench: Bench) -> None:
     alive: list[bool] = []
     job = bench.job(bench.role(SLEEP))
 
@@ -414,7 +414,7 @@ async def test_cancelling_twice_does_not_spare_the_play(bench: Bench) -> None:
     assert processes_of_run(job.ident) == []
 
 
-async def test_what_a_role_leaves_in_the_background_is_ended(bench: Bench) -> None:
+async def test_background_processes_of_a_role_are_stopped(bench: Bench) -> None:
     job = bench.job(bench.role("- ansible.builtin.command: sleep 300\n  async: 600\n  poll: 0\n"))
     summary = await bench.runner.run(job, bench.events.append)
     assert summary.is_successful
@@ -422,7 +422,7 @@ async def test_what_a_role_leaves_in_the_background_is_ended(bench: Bench) -> No
     assert zombies() == []
 
 
-async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench: Bench) -> None:
+async def test_killed_play_leaves_no_process(bench: Bench) -> None:
     job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
@@ -435,7 +435,7 @@ async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench:
 
 
 @pytest.mark.parametrize("tasks", [SLEEP, IGNORE])
-async def test_when_the_operator_is_killed_nothing_of_a_run_stays(bench: Bench, tasks: str) -> None:
+async def test_killed_operator_leaves_no_process_of_a_run(bench: Bench, tasks: str) -> None:
     job = bench.job(bench.role(tasks, stubborn=STUBBORN))
     operator = subprocess.Popen([sys.executable, "-c", OPERATOR, *_arguments(bench, job)])  # noqa: ASYNC220 - is killed
     try:
@@ -449,7 +449,7 @@ async def test_when_the_operator_is_killed_nothing_of_a_run_stays(bench: Bench, 
         kill_run_processes(job.ident)
 
 
-async def test_the_next_operator_ends_what_it_finds_when_both_were_killed(bench: Bench) -> None:
+async def test_next_operator_stops_orphaned_runs(bench: Bench) -> None:
     job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
     operator = subprocess.Popen([sys.executable, "-c", OPERATOR, *_arguments(bench, job)])  # noqa: ASYNC220 - is killed
     await until(lambda: has_module(job.ident))
@@ -521,7 +521,7 @@ def _arguments(bench: Bench, job: RunSpec) -> list[str]:
     return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner.starter).__name__]
 
 
-async def test_a_play_that_takes_too_much_memory_is_told_so(bench: Bench) -> None:
+async def test_play_over_its_memory_limit_reports_this(bench: Bench) -> None:
     """Ansible does not say that memory ran out, so that the size of the play has to."""
     role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | batch(1000) | list }}"}\n')
     with MemoryGuard(400 << 20) as memory:
@@ -531,7 +531,7 @@ async def test_a_play_that_takes_too_much_memory_is_told_so(bench: Bench) -> Non
     assert re.search(r"Task 'Grow': (probably )?out of memory: a process of the run .*400Mi", summary.message)
 
 
-async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: Bench, tmp_path: Path) -> None:
+async def test_largest_run_of_a_full_container_is_killed_and_reports_this(bench: Bench, tmp_path: Path) -> None:
     """A run dies, and not the operator: all its processes, at once, and the summary says what it had."""
     (tmp_path / "memory.current").write_text("0")
     memory = ContainerMemory(ControlGroup(2, tmp_path), 200 << 20)
@@ -548,7 +548,7 @@ async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: 
 
 
 @WARM_ONLY
-async def test_a_run_with_too_many_artifacts_is_ended(bench: Bench) -> None:
+async def test_run_with_too_many_artifacts_is_stopped(bench: Bench) -> None:
     """A task that prints without end fills no disk: the run ends, says why, and leaves no more than it may have."""
     loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) | list }}"\n'
     spec = replace(bench.job(bench.role(loud)), artifact_limit_bytes=1 << 20)

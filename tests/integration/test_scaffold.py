@@ -57,7 +57,7 @@ def test_the_tests_of_the_project_reconcile_each_kind_without_an_operator(done: 
     assert passed == {"tests/test_files_agree.py", "tests/test_records.py"} | kinds
 
 
-def test_what_is_deployed_of_a_project_without_kinds_is_the_operator(tmp_path: Path) -> None:
+def test_project_without_kinds_deploys_only_the_operator(tmp_path: Path) -> None:
     init_project(tmp_path, "web", "example.com").write()
     kubectl = find_binaries(print)["kubectl"]
     built = subprocess.run([kubectl, "kustomize", "deploy"], cwd=tmp_path, capture_output=True, text=True, check=True)

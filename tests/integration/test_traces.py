@@ -208,7 +208,7 @@ async def test_a_failure_is_an_error_without_its_secrets_and_what_a_role_began_g
     assert TOKEN not in variables
 
 
-async def test_reconciles_that_did_nothing_are_left_out_if_asked(
+async def test_idle_reconciles_are_omitted_on_request(
     traced_world: World, operator: Operator, collector: Collector
 ) -> None:
     write_project(operator.folder, READING)

@@ -57,7 +57,7 @@ async def send(world: World, gvk: GVK, method: str, name: str, levels: int = 1) 
         assert response.status < 300, await response.text()
 
 
-async def test_lists_and_watches_go_on_behind_an_object_that_is_nested_too_deeply(world: World, odd: GVK) -> None:
+async def test_lists_and_watches_continue_after_a_deeply_nested_object(world: World, odd: GVK) -> None:
     for name in ("a", "b", "deep", "x", "y"):
         await send(world, odd, "POST", name, LEVELS if name == "deep" else 1)
     informer = Informer(world.client, odd, (world.namespace,))

@@ -151,7 +151,7 @@ async def test_a_podscaler_is_current_only_once_its_pods_are_there(
     assert_written_with_the_others(seen)
 
 
-async def test_a_hikawa_is_current_only_once_kiyoshi_is_said(
+async def test_hikawa_is_current_only_after_kiyoshi(
     world: World, running: Operator, defined: ControlPlane, judge: Judge
 ) -> None:
     """Each word is a success that is followed by another run; only the last one is the end."""

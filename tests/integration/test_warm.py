@@ -160,7 +160,7 @@ async def test_tasks_share_the_process_of_the_play_but_for_loops_and_others_that
     assert len(set.union(*parents.values())) == 4
 
 
-async def test_a_run_knows_nothing_of_those_before_it(bench: Bench, tmp_path: Path) -> None:
+async def test_run_has_no_state_of_earlier_runs(bench: Bench, tmp_path: Path) -> None:
     other = Bench(tmp_path / "other", bench.runner)
     first = seen_of(await tell(bench, bench.role(TELL), MINE="1"))
     second = seen_of(await tell(other, other.role(TELL), THEIRS="2"))
@@ -171,7 +171,7 @@ async def test_a_run_knows_nothing_of_those_before_it(bench: Bench, tmp_path: Pa
     assert first["temporary"] != second["temporary"]
 
 
-async def test_runs_side_by_side_know_nothing_of_each_other(bench: Bench, tmp_path: Path) -> None:
+async def test_concurrent_runs_share_no_state(bench: Bench, tmp_path: Path) -> None:
     benches = [Bench(tmp_path / str(number), bench.runner) for number in range(4)]
     runs = [tell(each, each.role(TELL), MINE=str(number)) for number, each in enumerate(benches)]
     found = [seen_of(summary) for summary in await asyncio.gather(*runs)]
@@ -189,9 +189,7 @@ async def test_no_two_tasks_have_the_same_identifier(bench: Bench) -> None:
     assert not first & {event.task_id for event in bench.events}
 
 
-async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(
-    bench: Bench, starter: ForkserverStarter
-) -> None:
+async def test_killed_server_fails_its_runs_but_not_later_ones(bench: Bench, starter: ForkserverStarter) -> None:
     job = bench.job(bench.role(SLEEP))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
@@ -206,7 +204,7 @@ async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(
     assert "The fork server has exited; starting another one" in {line["event"] for line in logs}
 
 
-async def test_when_the_server_is_stopped_its_runs_go_on_and_the_next_ones_work(
+async def test_stopped_server_affects_neither_its_runs_nor_later_ones(
     bench: Bench, starter: ForkserverStarter, tmp_path: Path
 ) -> None:
     job = bench.job(bench.role(WAIT, name="wait"), Inputs({"file": os.fspath(tmp_path / "go")}))
@@ -251,7 +249,7 @@ def write_leaky_collection(folder: Path, utility: str) -> Path:
     return collections
 
 
-async def test_a_fork_that_fails_fails_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_fork_fails_only_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(write_leaky_collection(tmp_path, FORKLESS)))
     bench = Bench(tmp_path, ProcessRunner(ColdStarter()))
@@ -265,7 +263,7 @@ async def test_a_fork_that_fails_fails_its_run_alone(tmp_path: Path, monkeypatch
     assert "cannot fork: [Errno 11] Resource temporarily unavailable" in failed.message
 
 
-async def test_a_run_that_could_not_begin_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_that_could_not_start_reports_the_reason(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     role = bench.role("- ansible.builtin.debug:\n")
     await bench.run(role)
     monkeypatch.setattr(os, "getcwd", lambda: "/no/such/directory")
@@ -274,7 +272,7 @@ async def test_a_run_that_could_not_begin_says_why(bench: Bench, monkeypatch: py
     assert "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/directory'" in summary.message
 
 
-async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(
+async def test_runs_are_cold_if_the_server_cannot_prepare(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "ansible.cfg"
@@ -289,7 +287,7 @@ async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(
     assert "forks" in summary.message.lower()
 
 
-async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_next_run_uses_a_changed_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
     collection = tmp_path / "collections/ansible_collections/some/thing"
@@ -314,7 +312,7 @@ async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monk
     assert said == ["before", "afterwards"]
 
 
-async def test_a_server_that_has_grown_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_over_its_memory_limit_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(write_leaky_collection(tmp_path, LEAK)))
     bench = Bench(tmp_path, ProcessRunner(ColdStarter()))
@@ -347,7 +345,7 @@ async def test_a_module_that_is_killed_fails_its_task_as_in_a_cold_run(bench: Be
     assert "Killed" in found[0]
 
 
-async def test_many_runs_leave_nothing(bench: Bench, starter: ForkserverStarter) -> None:
+async def test_many_runs_leave_no_processes_or_files(bench: Bench, starter: ForkserverStarter) -> None:
     role = bench.role("- ansible.builtin.command: 'true'\n- ansible.builtin.debug:\n")
     await bench.run(role)
     server = server_of(starter)

@@ -75,7 +75,7 @@ async def keep_farewell(world: World) -> None:
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one-farewell}}")
 
 
-async def test_a_finalizer_runs_its_own_role_before_the_object_goes(world: World, things: Things) -> None:
+async def test_finalizer_runs_its_own_role_before_the_object_is_deleted(world: World, things: Things) -> None:
     """It is on the object before the first run, and leaves only after its own run has succeeded."""
     thing = things["with-farewell"]
     await keep_farewell(world)
@@ -89,7 +89,7 @@ async def test_a_finalizer_runs_its_own_role_before_the_object_goes(world: World
     assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == thing.gvk.kind
 
 
-async def test_a_finalizer_with_vars_alone_runs_the_main_role(world: World, things: Things) -> None:
+async def test_finalizer_with_only_vars_runs_the_main_role(world: World, things: Things) -> None:
     """The main role runs once more, with the finalizer's vars."""
     thing = things["with-vars"]
     await keep_farewell(world)
@@ -100,7 +100,7 @@ async def test_a_finalizer_with_vars_alone_runs_the_main_role(world: World, thin
     assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == thing.gvk.kind
 
 
-async def test_a_selector_leaves_other_objects_alone(things: Things) -> None:
+async def test_selector_excludes_other_objects(things: Things) -> None:
     """An object without the label is not touched; the one beside it is."""
     without, chosen = things.named("selected", "without"), things.named("selected", "with")
     await without.create()

@@ -11,7 +11,7 @@ from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 
 
-async def test_the_workspace_goes_with_the_object(world: World, thing_operator: Operator) -> None:
+async def test_workspace_is_deleted_with_the_object(world: World, thing_operator: Operator) -> None:
     """At once while the operator runs, at the next start if it did not; those of living objects stay."""
     work = thing_operator.folder / "work"
     thing_operator.arguments += ("--work-dir", str(work))

@@ -120,7 +120,7 @@ def test_lines_before_the_playbook_are_events_like_all_others() -> None:
     assert compared(observation(raw_events=lines), observation(raw_events=[message])) != []
 
 
-def test_the_order_of_tasks_counts_unless_it_is_left_to_chance() -> None:
+def test_order_of_tasks_counts_unless_it_is_random() -> None:
     events = [raw(1, "task 1", ""), raw(2, "task 2", ""), raw(3, "ok", "a"), raw(4, "ok", "b")]
     usual, other = observation(raw_events=events), observation(raw_events=[events[1], events[0], *events[2:]])
     assert compared(usual, other) != []
@@ -159,7 +159,7 @@ def test_only_what_belongs_to_a_run_is_replaced(text: str, expected: str) -> Non
     ("key", "value", "expected"),
     [("start", "2031", VARIES), ("pid", 12, VARIES), ("start", "", ""), ("pid", None, None), ("rc", 12, 12)],
 )
-def test_a_value_that_varies_by_its_meaning_stays_visible(key: str, value: object, expected: object) -> None:
+def test_meaningful_variation_stays_visible(key: str, value: object, expected: object) -> None:
     assert Normalizer({}).value({key: value}) == {key: expected}
 
 
@@ -170,7 +170,7 @@ def test_a_set_has_no_order_and_a_list_has() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda value: {**value, "more": 1}, lambda _: {}, lambda _: [1], lambda _: None])
-def test_differences_are_found_whatever_the_type(change: Callable[[dict[str, int]], object]) -> None:
+def test_differences_are_found_in_every_type(change: Callable[[dict[str, int]], object]) -> None:
     value = {"a": 1}
     assert differences(value, change(value)) != []
     assert differences([value], [change(value)]) != []

@@ -37,7 +37,7 @@ async def test_contradicting_settings_in_turn_and_side_by_side(pair: Pair, tmp_p
             assert_equal(Pair(pair.cold, stage), expected, seen, case)
 
 
-async def test_what_is_drawn_by_chance_is_never_drawn_twice(runners: tuple[Runner, Runner], tmp_path: Path) -> None:
+async def test_random_values_never_repeat(runners: tuple[Runner, Runner], tmp_path: Path) -> None:
     stages = [Stage(runners[1], start_warm, tmp_path / str(number)) for number in range(2)]
     runs = await asyncio.gather(*(stage.run(DRAWING) for stage in stages))
     drawn = [run.summary.stats for run in runs]

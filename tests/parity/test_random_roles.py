@@ -18,7 +18,7 @@ ROLES = int(os.environ.get("ROLECALL_RANDOM_ROLES", "1"))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROLES))
-async def test_a_role_made_by_chance_is_warm_as_it_is_cold(pair: Pair, tmp_path: Path, seed: int) -> None:
+async def test_random_role_has_equal_warm_and_cold_results(pair: Pair, tmp_path: Path, seed: int) -> None:
     tasks = write_role(seed, tmp_path / "content")
     case = Case(name=str(tmp_path / "content"), rule="whatever a role does, it does it warm as cold")
     cold, warm = await pair.run(case)

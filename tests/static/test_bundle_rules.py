@@ -150,11 +150,11 @@ BREAKS: dict[str, tuple[Callable[[Bundle], Any], Break]] = {
 
 
 @pytest.mark.parametrize(("rule", "broken"), BREAKS.values(), ids=BREAKS)
-def test_a_rule_finds_what_breaks_it(rule: Callable[[Bundle], Any], broken: Break) -> None:
+def test_rule_finds_violations(rule: Callable[[Bundle], Any], broken: Break) -> None:
     bundle = deepcopy(BUNDLE)
     broken(bundle)
     assert list(rule(bundle))
 
 
-def test_every_rule_is_broken_once() -> None:
+def test_every_rule_is_violated_once() -> None:
     assert {rule for rule, _ in BREAKS.values()} == set(rules.RULES)

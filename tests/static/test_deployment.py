@@ -50,7 +50,7 @@ def test_a_pod_has_longer_to_end_than_the_program_takes() -> None:
     assert POD["terminationGracePeriodSeconds"] > settings().grace_seconds
 
 
-def test_there_is_somebody_to_take_over() -> None:
+def test_deployment_has_a_second_replica() -> None:
     assert DEPLOYMENT["spec"]["replicas"] > 1
     assert settings().leader_elect
 
@@ -63,7 +63,7 @@ def test_the_pod_is_what_the_level_restricted_allows() -> None:
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_nothing_but_the_folder_for_temporary_files_can_be_written() -> None:
+def test_only_the_directory_of_temporary_files_is_writable() -> None:
     assert CONTAINER["securityContext"]["readOnlyRootFilesystem"]
     assert [mount["mountPath"] for mount in CONTAINER["volumeMounts"]] == ["/tmp"]  # noqa: S108 - in the container
     assert str(settings().work_directory).startswith("/tmp/")  # noqa: S108 - as above
@@ -75,7 +75,7 @@ def test_its_image_is_the_one_that_make_deploy_replaces() -> None:
     assert f"s|image: {CONTAINER['image']}$$|" in makefile
 
 
-def test_secure_metrics_are_asked_for_by_flags_of_the_program() -> None:
+def test_secure_metrics_are_enabled_by_flags_of_the_program() -> None:
     (patch,) = yaml.safe_load((ROOT / "deploy/secure-metrics/kustomization.yaml").read_text())["patches"]
     secured = settings(*(each["value"] for each in yaml.safe_load(patch["patch"])))
     assert secured.metrics_secure

@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
     return dict(word.split("=", 1) for word in line.split())
 
 
-def test_what_builds_the_image_has_hashes() -> None:
+def test_build_requirements_of_the_image_have_hashes() -> None:
     """The locked packages have theirs in uv.lock, and nothing else may be installed."""
     text = "".join((ROOT / name).read_text().replace("\\\n", "") for name in ("build/tools.txt", "build/pip.txt"))
     tools = [line for line in text.splitlines() if not line.startswith("#")]
@@ -52,13 +52,13 @@ def copied() -> list[str]:
     ]
 
 
-def test_what_the_package_is_made_of_is_copied() -> None:
+def test_sources_of_the_package_are_copied() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     for source in (*wheel["packages"], *wheel["force-include"]):
         assert any(source == place or source.startswith(f"{place}/") for place in copied()), source
 
 
-def test_what_is_copied_is_in_the_build_context() -> None:
+def test_copied_files_are_in_the_build_context() -> None:
     sources = copied()
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert sources
@@ -76,7 +76,7 @@ def test_the_last_stage_is_the_operator() -> None:
     assert instructions("FROM")[-1] == "common AS operator"
 
 
-def test_a_dockerfile_for_the_go_runner_finds_user_folder_and_entry_point() -> None:
+def test_dockerfile_for_the_go_runner_finds_user_directory_and_entry_point() -> None:
     (entry_point,) = instructions("ENTRYPOINT")
     operator = ["/tini", "--", "/usr/local/bin/ansible-operator", "run", "--watches-file=./watches.yaml"]
     assert json.loads(entry_point) == operator
@@ -85,7 +85,7 @@ def test_a_dockerfile_for_the_go_runner_finds_user_folder_and_entry_point() -> N
     assert environment()["HOME"] == "/opt/ansible"
 
 
-def test_temporary_folders_are_where_a_read_only_container_can_write() -> None:
+def test_temporary_directories_are_writable_in_a_read_only_container() -> None:
     folders = {value for name, value in environment().items() if name.endswith("_TEMP")}
     assert folders == {"/tmp/.ansible/tmp"}  # noqa: S108 - in the container
 
@@ -97,7 +97,7 @@ def labels(stage: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_an_image_has_the_labels_that_certification_asks_for(stage: str) -> None:
+def test_image_has_the_labels_required_for_certification(stage: str) -> None:
     found = labels(stage)
     assert found.keys() >= REQUIRED_LABELS
     assert found["version"] == found["org.opencontainers.image.version"] == "${VERSION}"

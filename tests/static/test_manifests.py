@@ -47,7 +47,7 @@ def test_every_sample_is_valid(obj: dict[str, Any]) -> None:
         ("Foo", "replicas", -1),
     ],
 )
-def test_a_wrong_value_is_refused(kind: str, field: str, value: object) -> None:
+def test_invalid_value_is_rejected(kind: str, field: str, value: object) -> None:
     obj = sample(kind)
     obj["spec"][field] = value
     assert not is_valid(obj)
@@ -56,7 +56,7 @@ def test_a_wrong_value_is_refused(kind: str, field: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "field"), [("PodScaler", "count"), ("PodScaler", "selector"), ("Hikawa", "intervalMillis")]
 )
-def test_a_missing_value_is_refused(kind: str, field: str) -> None:
+def test_missing_value_is_rejected(kind: str, field: str) -> None:
     obj = sample(kind)
     del obj["spec"][field]
     assert not is_valid(obj)
@@ -70,7 +70,7 @@ def test_every_label_is_a_valid_selector(selector: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", crds())
-def test_every_crd_says_what_its_fields_are(kind: str) -> None:
+def test_every_crd_describes_its_fields(kind: str) -> None:
     fields = schema(kind)["properties"]["spec"]["properties"]
     assert all(field["description"] for field in fields.values())
 
@@ -78,14 +78,14 @@ def test_every_crd_says_what_its_fields_are(kind: str) -> None:
 @pytest.mark.parametrize(
     "path", [each.parent for each in ROOT.glob("deploy/**/kustomization.yaml")], ids=lambda path: path.name
 )
-def test_a_kustomization_lists_the_files_of_its_folder(path: Path) -> None:
+def test_kustomization_lists_the_files_of_its_directory(path: Path) -> None:
     listed = yaml.safe_load((path / "kustomization.yaml").read_text())["resources"]
     files = {each.name for each in path.glob("*.yaml")} - {"kustomization.yaml"}
     assert {each for each in listed if not (path / each).is_dir()} == files
 
 
 @pytest.mark.parametrize("pattern", ["demo.yaml", "Makefile", "bench/*.py", "molecule/*/*.yml", "tests/*/*.py"])
-def test_every_manifest_that_is_named_elsewhere_is_there(pattern: str) -> None:
+def test_every_referenced_manifest_exists(pattern: str) -> None:
     named = {
         (path.name, word)
         for path in ROOT.glob(pattern)

@@ -87,7 +87,7 @@ def used(roles: set[str]) -> tuple[Permissions, Permissions]:
 
 
 @pytest.mark.parametrize("name", OF_ROLES)
-def test_what_the_runner_and_the_roles_need_is_granted(name: str) -> None:
+def test_permissions_needed_by_runner_and_roles_are_granted(name: str) -> None:
     needed, _ = used(OF_ROLES[name])
     permissions = granted(name)
     missing = {resource: verbs - permissions[resource] for resource, verbs in needed.items()}
@@ -95,7 +95,7 @@ def test_what_the_runner_and_the_roles_need_is_granted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OF_ROLES)
-def test_nothing_is_granted_that_nobody_uses(name: str) -> None:
+def test_every_granted_permission_is_used(name: str) -> None:
     _, possible = used(OF_ROLES[name])
     excess = {resource: verbs - possible.get(resource, set()) for resource, verbs in granted(name).items()}
     assert {resource: verbs for resource, verbs in excess.items() if verbs} == {}

@@ -66,13 +66,13 @@ def test_no_task_waits() -> None:
     assert [task["name"] for task in tasks() if arguments(task).get("wait")] == []
 
 
-def test_no_task_says_how_to_reach_the_cluster() -> None:
+def test_no_task_configures_cluster_access() -> None:
     reached_by = {"host", "api_key", "kubeconfig", "context", "validate_certs", "username", "password"}
     assert [task["name"] for task in tasks() if reached_by & set(arguments(task))] == []
 
 
 @pytest.mark.parametrize("task", READING_TASKS)
-def test_a_list_that_could_not_be_read_is_never_taken_for_an_empty_one(task: dict[str, Any]) -> None:
+def test_unreadable_list_is_never_treated_as_empty(task: dict[str, Any]) -> None:
     assert ".api_found" in task["failed_when"]
 
 

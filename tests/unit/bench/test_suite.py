@@ -24,8 +24,8 @@ def test_the_peer_finds_its_programs_where_the_user_says_and_the_others_where_th
     ("arguments", "complaint"),
     [
         (["--contender", "peer"], "--peer PATH"),
-        (["--peer-programs", "."], "expected a folder with ansible-runner, found '.'"),
-        (["--peer", "no-such-program"], "expected a program that can be run, found 'no-such-program'"),
+        (["--peer-programs", "."], "expected a directory with ansible-runner, found '.'"),
+        (["--peer", "no-such-program"], "expected an executable program, found 'no-such-program'"),
         (["--contender", "other"], "invalid choice: 'other'"),
     ],
 )
