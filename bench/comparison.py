@@ -1,7 +1,7 @@
-"""The sections in which contenders run side by side: single objects, twelve at once, two hundred, and lost pods.
+"""The sections in which contenders run side by side: single objects, twelve concurrently, two hundred, and lost pods.
 
 Every section starts all contenders, each with objects of its own, and lets their samples alternate. *Unchanged* means a
-new generation that asks for nothing new, so the role looks and finds nothing to do. Times go from the moment before the
+new generation that requests nothing new, so the role looks and finds nothing to do. Times go from the moment before the
 request until the watch shows the status, or the pod.
 """
 
@@ -27,7 +27,7 @@ _REPLACED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often and with how much everything is measured; slow contenders get less where the report says so."""
+    """How often and with how much everything is measured; slow contenders get less where the report states so."""
 
     rounds: int = 8
     repeats: int = 3
@@ -82,7 +82,7 @@ async def measure_twelve(stage: Stage, chosen: Sequence[Contender], effort: Effo
 
 
 async def measure_many(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
-    """Change many objects at once, in nothing that matters, and count the reconciles a second."""
+    """Change many objects concurrently, in nothing that matters, and count the reconciles a second."""
     measures = []
     async with rings(stage, "many", chosen) as all_rings:
         for subject in SUBJECTS:
@@ -118,7 +118,7 @@ async def measure_replacement(stage: Stage, chosen: Sequence[Contender], effort:
 async def _settled(
     all_rings: Sequence[Ring], subject: Subject, prefix: str, count: int
 ) -> dict[str, Sequence[ObjectKey]]:
-    """Give each contender objects that have all they ask for, and return where they lie."""
+    """Give each contender objects that have all they request, and return where they lie."""
     keys: dict[str, Sequence[ObjectKey]] = {}
     for ring in all_rings:
         keys[ring.name] = ring.keys(prefix, count)

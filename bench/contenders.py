@@ -1,8 +1,8 @@
 """Who is compared: rolecall warm, rolecall cold, the same work as kopf handlers, and a peer's binary if one is given.
 
-Each works in a namespace of its own and all run at the same time, so that their samples alternate: what else the
+Each works in its own namespace and all run at the same time, so that their samples alternate: what else the
 machine does meets all of them. An idle one costs almost nothing. All have two workers, the same rights and the same
-folder with watches.yaml and roles.
+directory with watches.yaml and roles.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class Ring:
         await self.quiet()
 
     async def change(self, subject: Subject, keys: Sequence[ObjectKey]) -> float:
-        """Give each object a new generation that asks for nothing new; return the seconds until each is finished."""
+        """Give each object a new generation that requests nothing new; return the seconds until each is finished."""
         revision = {"spec": {"revision": next(self._revisions)}}
         client = self.stage.client
         return await self._reconciled(subject, [client.patch(subject.gvk, key, revision) for key in keys])
@@ -151,7 +151,7 @@ class Ring:
 async def ring(stage: Stage, contender: Contender, namespace: str, project: Path | None = None) -> AsyncIterator[Ring]:
     """Start a contender in a namespace that exists and stop it at the end of the block.
 
-    ``project`` is the folder with watches.yaml and roles, by default that of the comparison.
+    ``project`` is the directory with watches.yaml and roles, by default that of the comparison.
     """
     async with AsyncExitStack() as stack:
         kinds = (POD, *(subject.gvk for subject in SUBJECTS))
@@ -166,7 +166,7 @@ async def ring(stage: Stage, contender: Contender, namespace: str, project: Path
 async def rings(
     stage: Stage, section: str, chosen: Iterable[Contender], project: Path | None = None
 ) -> AsyncIterator[list[Ring]]:
-    """Start several contenders, each in a namespace of its own, in a project as ``ring`` takes it."""
+    """Start several contenders, each in its own namespace, in a project as ``ring`` takes it."""
     async with AsyncExitStack() as stack:
         yield [
             await stack.enter_async_context(ring(stage, each, await stage.namespace(f"{section}-{each.name}"), project))

@@ -3,8 +3,8 @@
 They are in the groups of the objects, because kubernetes.core keeps the groups that a role uses in its file, and each
 module decodes them.
 Two operators take turns, so that what else the machine does meets both: one whose runs are handed what the API server
-serves, and one whose runs ask for it, as they did before. Each starts anew when the definitions are there. A turn
-changes several objects at once, because CPU time is counted in hundredths of a second.
+serves, and one whose runs request it, as they did before. Each starts anew when the definitions are there. A turn
+changes several objects immediately, because CPU time is counted in hundredths of a second.
 """
 
 import asyncio

@@ -361,7 +361,7 @@ def _reconcile(
 def _watch_outcome(
     resource: Any, start: dict[str, str], timeout_seconds: float, seen: "queue.SimpleQueue[tuple[float, str]]"
 ) -> None:
-    """Put the first outcome and its time: a watch sees it even if the next run overwrites it at once."""
+    """Put the first outcome and its time: a watch sees it even if the next run overwrites it immediately."""
     for event in resource.watch(**start, timeout=int(timeout_seconds) + 1):
         if outcome := _outcome(event["raw_object"]):
             seen.put((time.monotonic(), outcome))

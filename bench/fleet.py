@@ -1,6 +1,6 @@
 """A fleet: as many objects of each of the four kinds, and this repository's operator that reconciles them.
 
-The operator is a command as a person types it, in a folder with ``watches.yaml`` and the roles. That all is done is
+The operator is a command as a person types it, in a directory with ``watches.yaml`` and the roles. That all is done is
 seen in the objects; how often it has run is counted in its log.
 """
 
@@ -29,7 +29,7 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Objects of the four kinds in some namespaces, and the folder in which their operator runs."""
+    """Objects of the four kinds in some namespaces, and the directory in which their operator runs."""
 
     stage: Stage
     folder: Path
@@ -61,7 +61,7 @@ class Fleet:
         await until(is_done, self._timeout_seconds, "all objects are reconciled")
 
     async def reconcile_all(self, operator: Operator, when: str) -> None:
-        """Ask for a run of each object by its annotation and wait until each has had one. Raises TimeoutError."""
+        """Request a run of each object by its annotation and wait until each has had one. Raises TimeoutError."""
         before = runs_in(operator)
         await side_by_side(lambda obj: self._ask(obj, when), self.objects)
 
@@ -85,7 +85,7 @@ class Fleet:
 
 
 async def fleet(stage: Stage, name: str, count: int, most_in_namespace: int = 200) -> Fleet:
-    """Make a folder with the project, namespaces, and the objects, which are still to be created.
+    """Make a directory with the project, namespaces, and the objects, which are still to be created.
 
     Each run of a song lists all words of its namespace, so a thousand objects in one would measure that list.
     """

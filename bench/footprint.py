@@ -2,7 +2,7 @@
 
 Contenders run one after the other here, because processes that share pages would make each other look smaller. Memory
 at work is looked at again and again while two workers are busy; the largest sum counts, and reading it slows the runs
-down, so no time is taken meanwhile.
+down, so no time is taken in the meantime.
 """
 
 import asyncio

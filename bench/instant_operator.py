@@ -1,4 +1,4 @@
-"""The operator with plays that end at once, as a program: what is left is what rolecall itself costs.
+"""The operator with plays that end immediately, as a program: what is left is what rolecall itself costs.
 
 Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line on
 standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working directory
@@ -30,7 +30,7 @@ ONE_PRIORITY = "--one-priority"
 
 
 class InstantRunner:
-    """Starts no process: every run ends at once, with one task that changed nothing."""
+    """Starts no process: every run ends immediately, with one task that changed nothing."""
 
     async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:  # noqa: ARG002 - the interface
         """Print when the run started and return that it was successful; there are no events."""

@@ -2,7 +2,7 @@
 
 Loaded by ``kopf run``. The handlers read the pods, compare, create what is missing and write the status, as the roles
 do; the comparison for PodScalers is the role's own filter. A pod that goes starts the work of its owner, as rolecall's
-triggers do. kopf's settings are its defaults, apart from the number of workers and its Events, which are off.
+triggers do. kopf's settings are its defaults, except the number of workers and its Events, which are off.
 """
 
 import importlib.util
@@ -63,7 +63,7 @@ def complete(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> N
 
 @kopf.on.event("v1", "pods")
 def replace(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
-    """Do the work of the owner of a pod that is gone once more."""
+    """Repeat the work of the owner of a deleted pod."""
     if event["type"] != "DELETED":
         return
     for owner in body.metadata.get("ownerReferences", ()):

@@ -65,7 +65,7 @@ class ChattyStarter:
 
 
 async def measure(stage: Stage) -> list[Row]:
-    """Let twenty objects have three runs each, all objects at once."""
+    """Let twenty objects have three runs each, all objects concurrently."""
     # The lines are written as by the operator, but nobody reads them here.
     with Path("/dev/null").open("w") as nowhere:  # noqa: ASYNC230 - before anything is measured
         structlog.configure(

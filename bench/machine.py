@@ -23,7 +23,7 @@ _GIB = 1024**3
 
 
 def load_average() -> str:
-    """Return the number of processes that wanted a processor lately: over one, five and fifteen minutes."""
+    """Return the number of processes that wanted a CPU lately: over one, five and fifteen minutes."""
     return ", ".join(f"{value:.2f}" for value in os.getloadavg())
 
 

@@ -26,7 +26,7 @@ class Goal:
         return f"≥ {number(self.least)}" if math.isinf(self.most) else f"{number(self.least)} to {number(self.most)}"
 
     def is_met(self, value: float) -> bool:
-        """Tell whether a value lies in the range."""
+        """Return whether a value lies in the range."""
         return self.least <= value <= self.most
 
 
@@ -47,7 +47,7 @@ class Measure:
 
     @property
     def verdict(self) -> str:
-        """Tell how many of the goals rolecall warm meets; nothing without goals or without it."""
+        """Return how many of the goals rolecall warm meets; nothing without goals or without it."""
         if not self.goals or not self.samples.get(WARM):
             return ""
         value = Samples(self.samples[WARM]).median

@@ -1,4 +1,4 @@
-"""The measured operator: a process of its own, watched from outside.
+"""The measured operator: its own process, watched from outside.
 
 Nothing is measured inside it but the moments at which plays start, which an operator with instant plays writes to its
 standard output; the monotonic clock is the same in all processes of a machine. Its log goes to a file as it would in
@@ -58,7 +58,7 @@ class Operator:
     process: asyncio.subprocess.Process
     log_file: Path
     started_at: float
-    """When its process was asked for, in seconds since the epoch."""
+    """When its process was requested, in seconds since the epoch."""
     plays: PlayStarts
 
     @property
@@ -98,7 +98,7 @@ class Operator:
         return logged_at(self.messages("Workers started")[0]) - self.started_at
 
     async def cpu_percent(self, seconds: float) -> float:
-        """Let it run for so long and return the share of one processor that it used."""
+        """Let it run for so long and return the share of one CPU that it used."""
         before, started = self.cpu_seconds, time.monotonic()
         await asyncio.sleep(seconds)
         return 100 * (self.cpu_seconds - before) / (time.monotonic() - started)
@@ -106,7 +106,7 @@ class Operator:
 
 @asynccontextmanager
 async def running(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Operator]:
-    """Start an operator in a folder, with these variables added to the environment, and stop it at the end."""
+    """Start an operator in a directory, with these variables added to the environment, and stop it at the end."""
     log_file = folder / f"operator-{time.monotonic_ns()}.log"
     with log_file.open("wb") as log:
         started_at = time.time()

@@ -1,4 +1,4 @@
-"""Whether reads as triggers lose anything: random edits beside a second operator that looks every two seconds.
+"""Whether reads as triggers lose anything: random edits next to a second operator that looks every two seconds.
 
 Both operators run the same role, which reads a Secret, looks for a ConfigMap that comes and goes, and lists others by a
 label; it changes nothing. The first runs when something changes, the second by its period, so it finds everything.

@@ -1,7 +1,7 @@
 """What records cost: the same unchanged objects with records off, in memory (the default), and in files too.
 
 The three operators run at the same time and take turns, so that what else the machine does meets all of them, and each
-is the first as often as the others. A turn changes several objects at once, because CPU time is counted in
+is the first as often as the others. A turn changes several objects immediately, because CPU time is counted in
 hundredths of a second. The differences of turns that belong together are compared, not the totals. Time is that of
 single objects, one after the other: it varies by tens of milliseconds, so there are many of them.
 """

@@ -1,6 +1,6 @@
 """How much more several replicas do that share the work: roles that wait for a second, and one run at a time in each.
 
-The roles take next to no CPU time, so the replicas do not meet on the processors of one machine, and what is
+The roles take next to no CPU time, so the replicas do not meet on the CPUs of one machine, and what is
 lost is lost by sharing. Every object is due again a second after its run, so each replica always has something to do,
 however the objects are spread over the shards. Then one more replica joins, and each shard that moves to it is timed.
 """

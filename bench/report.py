@@ -22,7 +22,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Tell whether the goal is met; nothing without a goal."""
+        """Return whether the goal is met; nothing without a goal."""
         if self.goal is None:
             return ""
         return "met" if self.value <= self.goal else "**missed**"

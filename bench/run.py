@@ -1,9 +1,9 @@
 """The benchmark: ``make bench``, or ``python bench/run.py --quick`` for two minutes instead of ten.
 
-It starts a control plane of its own, measures one subject after the other (how fast the operator is ready, what idle
+It starts its own control plane, measures one subject after the other (how fast the operator is ready, what idle
 objects cost, how soon a change reaches a play, what a real play takes) and prints a report as Markdown to standard
 output; progress goes to standard error. A goal that is missed is said, not failed: the exit code is 0 whenever
-everything could be measured. The README beside it tells how to read the numbers.
+everything could be measured. The README next to it tells how to read the numbers.
 """
 
 import sys
@@ -11,6 +11,6 @@ from importlib import import_module
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Started by its path, Python looks for modules in this folder only, not in the one above.
+    # Started by its path, Python looks for modules in this directory only, not in the one above.
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     sys.exit(import_module("bench.suite").main())

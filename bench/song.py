@@ -48,7 +48,7 @@ async def measure_song(stage: Stage, chosen: Sequence[Contender], effort: Effort
 
 
 async def _sing(ring: Ring, words: int) -> tuple[list[float], int]:
-    """Return the milliseconds between the words, and how many runs began after the first and until the last one."""
+    """Return the milliseconds between the words, and how many runs started after the first and until the last one."""
     key = ObjectKey(ring.namespace, "song")
     await ring.quiet()
     async with observing(ring.stage.client, ZUNDOKO, ring.namespace) as observer:

@@ -1,4 +1,4 @@
-"""What every measurement stands on: a cluster, a folder, and words for waiting and for progress.
+"""What every measurement stands on: a cluster, a directory, and words for waiting and for progress.
 
 Waiting is always for a condition with a deadline; how often a condition is looked at never decides a number of the
 report, because what is reported are times that somebody wrote down when the thing happened.
@@ -20,7 +20,7 @@ LOOK_EVERY_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A folder for files, a client and two kubeconfig files: the administrator's and the operator's own account."""
+    """A directory for files, a client and two kubeconfig files: the administrator's and the operator's own account."""
 
     folder: Path
     client: Client
@@ -33,14 +33,14 @@ class Stage:
         return name
 
     def subfolder(self, name: str) -> Path:
-        """Make a folder and return it."""
+        """Make a directory and return it."""
         folder = self.folder / name
         folder.mkdir(parents=True)
         return folder
 
 
 def progress(text: str) -> None:
-    """Tell the person who waits what happens."""
+    """Print progress."""
     sys.stderr.write(f"[{time.strftime('%H:%M:%S')}] {text}\n")
 
 

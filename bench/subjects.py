@@ -20,7 +20,7 @@ _CONTAINERS = [{"name": "nginx", "image": "nginx:latest"}]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kind and how its objects ask for pods."""
+    """A kind and how its objects request pods."""
 
     gvk: GVK
     title: str
@@ -39,7 +39,7 @@ class Subject:
 
     def pods(self, key: ObjectKey, count: int) -> Iterator[RawObject]:
         """Yield pods that satisfy such an object before any operator has seen it."""
-        first = "" if self.gvk == WIDGET else "scaled-"  # the plain role asks for certain names
+        first = "" if self.gvk == WIDGET else "scaled-"  # the plain role requests certain names
         for number in range(count):
             metadata = {
                 "name": f"{first}{key.name}-{number}",

@@ -1,4 +1,4 @@
-"""The objects of the benchmark: a kind of its own, made and changed by the thousand.
+"""The objects of the benchmark: its own kind, made and changed by the thousand.
 
 A Widget is a small custom resource with a handful of fields and a status, as most are. Requests go out side by side
 from this process, so that creating ten thousand takes seconds.
@@ -88,7 +88,7 @@ async def change(client: Client, key: ObjectKey, revision: int) -> None:
 
 
 async def are_settled(client: Client, namespace: str) -> bool:
-    """Tell whether the status of every Widget of a namespace is that of a success with its present spec."""
+    """Return whether the status of every Widget of a namespace is that of a success with its present spec."""
     async for page, _ in client.list_pages(WIDGET, namespace):
         if not all(_is_settled(obj) for obj in page):
             return False
@@ -119,7 +119,7 @@ def _widget(key: ObjectKey) -> RawObject:
 
 
 async def side_by_side(ask: Callable[[_Asked], Awaitable[object]], where: Iterable[_Asked]) -> None:
-    """Ask for each of these, some at a time."""
+    """Request each of these, some at a time."""
     waiting = iter(where)
 
     async def work() -> None:

@@ -96,7 +96,7 @@ async def site(page_operator: Operator, world: World) -> Site:
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Give the folder for pictures of the pages; it is not committed."""
+    """Give the directory for pictures of the pages; it is not committed."""
     folder = Path(__file__).parents[2] / ".pictures"
     folder.mkdir(exist_ok=True)
     return folder

@@ -76,7 +76,7 @@ async def test_page_updates_itself_and_keeps_the_focus(browser: Browser, site: S
 
 async def test_page_of_a_deleted_object_reports_this(browser: Browser, site: Site) -> None:
     await site.create("first")
-    context = await browser.new_context()  # a part that is gone is an error to the console
+    context = await browser.new_context()  # a missing part is an error to the console
     page = await context.new_page()
     await page.goto(site.path("first"))
     await site.world.delete(THING, "first")

@@ -34,7 +34,7 @@ def eventually(look: Callable[[], Observed], holds: Callable[[Observed], object]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A real cluster, with an administrator's rights."""
+    """A real cluster, with an administrator's permissions."""
 
     environment: Environment
 
@@ -113,7 +113,7 @@ class Cluster:
 
 
 def is_true(obj: Document, kind: str) -> bool:
-    """Tell whether a condition of an object is true."""
+    """Return whether a condition of an object is true."""
     conditions = obj.get("status", {}).get("conditions", [])
     return any(each["type"] == kind and each["status"] == "True" for each in conditions)
 
@@ -123,5 +123,5 @@ def _none_is_leaving(pods: list[Document]) -> bool:
 
 
 def is_running(pod: Document) -> bool:
-    """Tell whether a pod runs and is not on its way out."""
+    """Return whether a pod runs and is not on its way out."""
     return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]

@@ -28,7 +28,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport() -> Generator[None, "pytest.CallInfo[None]"]:
-    """Show the cluster beside a test that failed."""
+    """Show the cluster next to a test that failed."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:

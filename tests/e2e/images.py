@@ -34,7 +34,7 @@ def base() -> str:
 
 
 def build(image: str, folder: Path, base_image: str) -> None:
-    """Build an image from a folder with a Dockerfile."""
+    """Build an image from a directory with a Dockerfile."""
     engine = subprocess.run(["build/engine"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
     command = [*engine, "build", "--build-arg", f"BASE={base_image}", "--tag", image, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

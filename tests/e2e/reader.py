@@ -12,7 +12,7 @@ from tests.outcomes import Done, done, told
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader of one page; ``programs`` is a folder of the test, for the kubectl that reaches the API server."""
+    """A reader of one page; ``programs`` is a directory of the test, for the kubectl that reaches the API server."""
 
     guide: Guide
     cluster: Cluster

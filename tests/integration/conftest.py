@@ -36,7 +36,7 @@ LONGEST_FIRST = (
     "test_controlplane.py",
     "test_planned_runs.py",
 )
-"""The files that take longest: they begin first, so that no process does one of them while the others have ended."""
+"""The files that take longest: they start first, so that no process does one of them while the others have ended."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,7 +60,7 @@ def defined(control_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 async def world(defined: ControlPlane) -> AsyncIterator[World]:
-    """Give a namespace of the test's own; it is removed in the background afterwards."""
+    """Give a namespace of the test's own; it is removed in the background afterward."""
     async with await Client.connect(str(defined.kubeconfig)) as client:
         name = f"test-{uuid.uuid4().hex[:8]}"
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -103,7 +103,7 @@ async def running(operator: Operator, world: World) -> AsyncIterator[Operator]:
 
 @pytest.fixture
 def thing_operator(tmp_path: Path, defined: ControlPlane, world: World) -> Iterator[Operator]:
-    """Give an operator for the kind Thing, with an administrator's rights; its project is still to be written."""
+    """Give an operator for the kind Thing, with an administrator's permissions; its project is still to be written."""
     operator = Operator(tmp_path, defined.kubeconfig, world.namespace, ("--backoff-max", "20s"))
     yield operator
     operator.stop()
@@ -113,7 +113,7 @@ def thing_operator(tmp_path: Path, defined: ControlPlane, world: World) -> Itera
 def shared_operator(
     request: pytest.FixtureRequest, defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
-    """Give the operator for ``SHARED`` of a file, with an administrator's rights."""
+    """Give the operator for ``SHARED`` of a file, with an administrator's permissions."""
     shared: Shared = request.module.SHARED
     operator = shared.operator(tmp_path_factory.mktemp("shared"), defined.kubeconfig)
     operator.start()

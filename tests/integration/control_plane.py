@@ -1,7 +1,7 @@
 """The control plane that integration tests share: started once for a session of pytest, stopped at its end.
 
 conftest.py imports the fixture. The name carries the number of the process, so that sessions side by side never meet.
-Tests keep apart from each other by namespaces of their own; a test that stops components uses a control plane of its
+Tests keep except each other by their own namespaces; a test that stops components uses a control plane of its
 own.
 """
 

@@ -51,7 +51,7 @@ async def define(client: Client, gvk: GVK, *older_versions: str) -> None:
 
 
 async def undefine(client: Client, gvk: GVK) -> None:
-    """Remove a kind with all its objects and wait until it is gone."""
+    """Remove a kind with all its objects and wait until it is deleted."""
     key = ObjectKey("", f"{gvk.kind.lower()}s.{gvk.group}")
     await client.delete(CRD, key)
 

@@ -18,12 +18,12 @@ from tests.integration.operators import PROJECT, Operator
 PROJECTS = Path(__file__).parent / "projects"
 IMAGE_HOME = "/opt/ansible"
 BASE_ARGUMENTS = ("--watches-file=./watches.yaml",)
-"""Of the entry point of the base image, for projects that do not name one of their own."""
+"""Of the entry point of the base image, for projects that do not name their own one."""
 
 
 @dataclass(slots=True)
 class Image:
-    """What a project's Dockerfile makes: a home folder, variables, and arguments for ``ansible-operator run``."""
+    """What a project's Dockerfile makes: a home directory, variables, and arguments for ``ansible-operator run``."""
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Image:
 
     @classmethod
     def build(cls, project: Path, home: Path) -> "Image":
-        """Carry out a project's Dockerfile into an empty folder."""
+        """Carry out a project's Dockerfile into an empty directory."""
         image = cls(home, {"HOME": str(home)})
         settings = home / "of-the-base-image.cfg"
         settings.write_text(image._placed((PROJECT / "build/etc/ansible/ansible.cfg").read_text()))
@@ -67,7 +67,7 @@ def _instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One of the projects, by the name of its folder."""
+    """One of the projects, by the name of its directory."""
 
     name: str
 
@@ -86,7 +86,7 @@ class Project:
         return self.path / "config" / "crd" / "bases"
 
     def operator(self, control_plane: ControlPlane, home: Path, namespaces: str) -> Operator:
-        """Return its operator, not started yet, which has an administrator's rights."""
+        """Return its operator, not started yet, which has an administrator's permissions."""
         image = Image.build(self.path, home)
         return Operator(home, control_plane.kubeconfig, namespaces, image.arguments, image.environment)
 

@@ -1,4 +1,4 @@
-"""Operators under test: real ``rolecall run`` processes, each in a project folder of its own.
+"""Operators under test: real ``rolecall run`` processes, each in a separate project directory.
 
 They run under the service account of ``deploy/rbac``, unless a test brings kinds that this account knows nothing of.
 What they did is read from the cluster; only how often something ran is read from the log, for no object tells that.
@@ -107,7 +107,7 @@ class Operator:
         return len(self.messages("Reconcile started", kind=kind, name=name, **fields))
 
     def is_ready(self) -> bool:
-        """Tell whether its workers have started."""
+        """Return whether its workers have started."""
         if self.process is not None and self.process.poll() is not None:
             raise AssertionError(f"the operator ended with {self.process.returncode}:\n{self.tail()}")
         return bool(self.messages("Workers started"))
@@ -130,7 +130,7 @@ class Operator:
 
 
 def copy_project(folder: Path, *parts: str) -> None:
-    """Copy parts of this repository (``roles``, ``watches.yaml``) into a folder."""
+    """Copy parts of this repository (``roles``, ``watches.yaml``) into a directory."""
     for part in parts:
         source = PROJECT / part
         if source.is_dir():

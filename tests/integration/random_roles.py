@@ -1,6 +1,6 @@
 """Random roles for plans: tasks of usual roles in unusual orders.
 
-The same seed gives the same role. All roles write to few objects, so that a task often finds the result of another one.
+The same seed gives the same role. All roles write to few objects, so that a task often finds the result of another.
 """
 
 import random

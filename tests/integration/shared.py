@@ -1,4 +1,4 @@
-"""An operator that the tests of a file share: one process, with a kind of its own for each role.
+"""An operator that the tests of a file share: one process, with its own kind for each role.
 
 A file names its roles in ``SHARED``. The fixture ``things`` of conftest.py starts the operator with the file's first
 test, for every namespace, and gives each test its kinds in the test's own namespace. Starting an operator takes longer
@@ -42,7 +42,7 @@ class Shared:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def operator(self, folder: Path, kubeconfig: Path) -> Operator:
-        """Write the project into a folder and return its operator, for every namespace and not started yet."""
+        """Write the project into a directory and return its operator, for every namespace and not started yet."""
         self._write(folder)
         arguments = tuple(word.replace("FOLDER", str(folder)) for word in self.arguments)
         environment = {name: value.replace("FOLDER", str(folder)) for name, value in self.environment.items()}
@@ -99,7 +99,7 @@ class Thing:
         await self.world.patch(self.gvk, self.name, patch, subresource)
 
     async def delete(self) -> None:
-        """Ask for its deletion."""
+        """Request its deletion."""
         await self.world.delete(self.gvk, self.name)
 
     async def succeeds(self) -> RawObject:
@@ -115,7 +115,7 @@ class Thing:
         return await self.world.wait_for(self.gvk, self.name, holds)
 
     async def goes(self, within: float = TIMEOUT_SECONDS) -> None:
-        """Wait until it is not there any more."""
+        """Wait until it is deleted."""
         await self.world.wait_until_gone(self.gvk, self.name, within)
 
     async def runs_at_least(self, count: int) -> None:

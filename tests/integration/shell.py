@@ -1,6 +1,6 @@
 """Pages of the documentation, done as a new user does them: their commands, in their order, in one shell.
 
-Control planes keep their state in a folder of the test, and whatever was started ends with the shell.
+Control planes keep their state in a directory of the test, and regardless of what was started ends with the shell.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def clone(folder: Path) -> Path:
         os.utime(place / name, (0, 0))  # else make would install the copy in place of what is tested
     (place / ".venv").symlink_to(Path(sys.executable).parents[1])
     if (uv := PROJECT / ".venv-uv").exists():
-        (place / uv.name).symlink_to(uv)  # else make would install another one
+        (place / uv.name).symlink_to(uv)  # else make would install another
     subprocess.run(["git", "init", "--quiet"], cwd=place, check=True)
     return place
 
@@ -56,7 +56,7 @@ def do(wanted: Sequence[Step], folder: Path, state: Path, before: Mapping[str, s
 
 
 def _run(script: str, folder: Path, state: Path) -> str:
-    """Run a script in a session of its own and return what it printed; one that takes too long is ended."""
+    """Run a script in its own session and return what it printed; one that takes too long is ended."""
     environment = _environment(state)
     source, printed = state.with_suffix(".sh"), state.with_suffix(".printed")
     source.write_text(script)

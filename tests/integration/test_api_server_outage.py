@@ -1,4 +1,4 @@
-"""The API server goes away for twenty seconds while runs go on: nothing is lost, every object converges."""
+"""The API server goes away for twenty seconds while runs continue: nothing is lost, every object converges."""
 
 import asyncio
 import os

@@ -55,7 +55,7 @@ NOTHING_SET = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a project whose playbook lies in a folder of its own and names a role of the project."""
+    """Give a project whose playbook lies in its own directory and names a role of the project."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "playbooks").mkdir()
     (folder / "playbooks/site.yml").write_text(PLAYBOOK)

@@ -1,6 +1,6 @@
 """Warm runs know what the API server serves without asking, and are never wrong about it for longer than it matters.
 
-The runs are real ones of kubernetes.core. They reach the API server through the proxy, which tells what they ask for.
+The runs are real ones of kubernetes.core. They reach the API server through the proxy, which tells what they request.
 The same rules are checked behind servers that answer discovery in another way: the classic one, and with a stale
 version.
 """
@@ -144,7 +144,7 @@ async def standing_before(client: Client, change: Change, *, is_classic: bool) -
 
 @dataclass
 class Runs:
-    """Runs warm in the name of a ConfigMap, and remembers which discovery each has asked for."""
+    """Runs warm in the name of a ConfigMap, and remembers which discovery each has requested."""
 
     bench: Bench
     access: ApiAccess
@@ -228,7 +228,7 @@ async def _removed(client: Client, group: str) -> None:
 
 
 async def _ways_to(client: Client, group: str) -> list[str]:
-    """Return in which ways discovery tells of a group: the API server does not change them all at once."""
+    """Return in which ways discovery tells of a group: the API server does not change them all at the same time."""
     served = await AggregatedDiscovery(client).changed()
     groups = (await client.receive(Request("GET", "/apis"))).decode()
     found = ["aggregated"] if served is not None and any(served.groups.get(group, {}).values()) else []

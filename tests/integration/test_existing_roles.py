@@ -139,7 +139,7 @@ COLLECTION = ".ansible/collections/ansible_collections/example/pinned"
 SHARED = Shared(
     {name: Role(each.tasks, playbook=each.playbook) for name, each in CONSTRUCTS.items()},
     arguments=(
-        # The entry point of a base image names a file, the arguments of the container another one: the last one counts.
+        # The entry point of a base image names a file, the arguments of the container another: the last one counts.
         "--watches-file=./watches-of-the-image.yaml",
         "--watches-file=./watches.yaml",
         "--ansible-log-events=Tasks",

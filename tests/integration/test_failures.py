@@ -116,7 +116,7 @@ async def no_processes_of(thing: Thing) -> None:
 
 @pytest.mark.parametrize("role", BROKEN)
 async def test_broken_role_is_reported_and_recovers_when_fixed(things: Things, role: str) -> None:
-    """The condition says which task failed and why; mending the file heals the object at once, without a restart."""
+    """The condition says which task failed and why; fixing the file heals the object immediately, without a restart."""
     thing, text = things[role], BROKEN[role][1]
     await thing.create()
     found = await thing.fails(text)
@@ -158,7 +158,7 @@ async def _has_job_process(operator: Operator, name: str) -> bool:
 
 
 async def test_a_spec_cannot_make_ansible_run_a_program(things: Things, tmp_path: Path) -> None:
-    """A variable by which Ansible starts programs fails the run before it begins; without it the object heals."""
+    """A variable by which Ansible starts programs fails the run before it starts; without it the object heals."""
     thing, mark = things["plain"], tmp_path / "mark"
     await thing.create({"ansibleRemoteTmp": f"{tmp_path}/$(touch {mark})", "size": 1})
     await thing.fails("the spec sets ansible_remote_tmp, which Ansible itself acts on")
@@ -280,7 +280,7 @@ async def test_killed_play_fails_and_is_retried(things: Things) -> None:
 
 
 async def test_mapped_value_rejected_by_the_schema_does_not_hide_conditions(things: Things) -> None:
-    """The conditions are written without it, and the message says why."""
+    """The conditions are written without it, and the message reports the reason."""
     await things["refused"].create()
     thing = await things["refused"].succeeds()
     assert "status.small" in condition(thing, "Successful")["message"]

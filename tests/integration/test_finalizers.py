@@ -47,7 +47,7 @@ async def test_a_deletion_during_a_run_is_followed_by_the_finalizers_run(world: 
 
 
 async def test_failed_finalizer_is_reported_and_retried_until_it_succeeds(things: Things) -> None:
-    """The object stays with a condition that names the finalizer and the task; a mended role lets it go."""
+    """The object stays with a condition that names the finalizer and the task; a fixed role lets it go."""
     thing = things["failing"]
     await thing.create()
     await thing.succeeds()

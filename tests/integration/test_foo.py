@@ -1,4 +1,4 @@
-"""Foo's stories: the sample-controller, with the article's own object (its two slips mended), on real parts."""
+"""Foo's stories: the sample-controller, with the article's own object (its two slips fixed), on real parts."""
 
 import pytest
 

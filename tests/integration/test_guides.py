@@ -1,6 +1,6 @@
 """Pages whose commands need nothing but a clone: all of them are done there, in the page's order.
 
-``tests/guides.py`` says which pages these are. What makes a page special stands here: the folder in which its reader
+``tests/guides.py`` says which pages these are. What makes a page special stands here: the directory in which its reader
 is, and what lies there.
 """
 

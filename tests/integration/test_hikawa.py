@@ -21,7 +21,7 @@ pytestmark = pytest.mark.core
 
 
 async def wait_for_kiyoshi(world: World, name: str) -> RawObject:
-    """Wait until the song is over."""
+    """Wait until the song has ended."""
 
     def is_over(obj: RawObject) -> bool:
         return bool((obj.get("status") or {}).get("kiyoshied"))
@@ -31,7 +31,7 @@ async def wait_for_kiyoshi(world: World, name: str) -> RawObject:
 
 @asynccontextmanager
 async def recording(world: World) -> AsyncIterator[list[tuple[float, str, str]]]:
-    """Watch Zundokos and Kiyoshis meanwhile; yield the list of (seconds, type of event, name) that fills."""
+    """Watch Zundokos and Kiyoshis in the meantime; yield the list of (seconds, type of event, name) that fills."""
     seen: list[tuple[float, str, str]] = []
 
     async def listen(gvk: object) -> None:
@@ -137,7 +137,7 @@ async def test_requested_words_precede_the_check_for_the_end(world: World) -> No
 
 @pytest.mark.usefixtures("running")
 async def test_kiyoshi_is_said_on_request(world: World) -> None:
-    """`sayKiyoshi: true` needs no pattern, but the words asked for come first."""
+    """`sayKiyoshi: true` needs no pattern, but the words requested come first."""
     seed = next(seeds(8))
     await world.create(manifest("hikawa-sample", seed, intervalMillis=0, numZundokos=2, sayKiyoshi=True))
     hikawa = await wait_for_kiyoshi(world, "hikawa-sample")

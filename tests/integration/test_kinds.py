@@ -52,7 +52,7 @@ async def succeeds(world: World, gvk: GVK, name: str = "one") -> None:
 async def test_missing_kind_is_found_when_defined_and_when_redefined(
     world: World, thing_operator: Operator, gvk: GVK, defined_kinds: list[GVK]
 ) -> None:
-    """The operator starts without the CRD, says so once, and works once it is there."""
+    """The operator starts without the CRD, logs this once, and works once it is there."""
     project(thing_operator, gvk)
     thing_operator.start()
     await wait_until_ready(thing_operator)

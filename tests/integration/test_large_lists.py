@@ -14,7 +14,7 @@ def config_map(world: World, name: str, size: int) -> RawObject:
 
 
 async def test_large_objects_behind_small_ones_come_in_small_pages(world: World) -> None:
-    """The API server continues a list with fewer objects than it was asked for before."""
+    """The API server continues a list with fewer objects than it was requested before."""
     names = [f"a-{number:03}" for number in range(105)] + [f"b-{number:03}" for number in range(25)]
     for name in names:
         await world.client.create(config_map(world, name, LARGE if name.startswith("b") else 10))

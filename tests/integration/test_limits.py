@@ -41,7 +41,7 @@ async def _runs(operator: Operator, count: int) -> None:
 
 
 async def test_disk_and_memory_do_not_grow_with_runs(world: World, thing_operator: Operator) -> None:
-    """Objects that ask for a run every millisecond and for all artifacts to be kept fill neither disk nor memory."""
+    """Objects that request a run every millisecond and keep all artifacts fill neither disk nor memory."""
     work = thing_operator.folder / "work"
     flags = (f"--work-dir={work}", f"--max-artifacts-size={BUDGET_BYTES}", "--backoff-max=1s")
     operator = replace(thing_operator, arguments=flags)
@@ -63,6 +63,6 @@ async def test_disk_and_memory_do_not_grow_with_runs(world: World, thing_operato
         assert is_true(await world.get(THING, "thing-1"), "Successful")
     finally:
         assert operator.stop() == 0
-    # Runs that were ended with the operator are in it too; links and folders count.
+    # Runs that were ended with the operator are in it too; links and directories count.
     assert sum(size_on_disk(folder) for folder in work.rglob("artifacts")) <= BUDGET_BYTES * 1.2
     assert grown < MEMORY_BYTES

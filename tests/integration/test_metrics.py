@@ -174,7 +174,7 @@ OPERATOR_RULES = """[
 
 
 def account(plane: ControlPlane, world: World, name: str, rules: str = "[]") -> Path:
-    """Make a service account with these rights and return its kubeconfig."""
+    """Make a service account with these permissions and return its kubeconfig."""
     text = RIGHTS.replace("NAMESPACE", world.namespace).replace("NAME", name).replace("RULES", rules)
     Applier(plane.kubeconfig).apply(list(yaml.safe_load_all(text)))
     return plane.service_account_kubeconfig(world.namespace, name)
@@ -188,7 +188,7 @@ def token_of(kubeconfig: Path) -> str:
 async def test_secured_metrics_need_permission(
     defined: ControlPlane, world: World, session: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """The operator's own account needs no more than to ask for reviews."""
+    """The operator's own account needs no more than to request reviews."""
     reader_rules = "[{nonResourceURLs: [/metrics], verbs: [get]}]"
     allowed = await asyncio.to_thread(account, defined, world, "reader", reader_rules)
     stranger = await asyncio.to_thread(account, defined, world, "stranger")

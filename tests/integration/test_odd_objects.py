@@ -60,7 +60,7 @@ def _deep() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def odd(defined: ControlPlane) -> Iterator[GVK]:
-    """Give a kind whose schema refuses nothing."""
+    """Give a kind whose schema rejects nothing."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Odd")
     with asyncio.Runner() as runner:
         runner.run(_with_client(defined, lambda client: define(client, gvk)))
@@ -124,7 +124,7 @@ async def test_unusual_specs_succeed_or_report_the_reason(world: World, operator
 async def test_deeply_nested_spec_does_not_stop_operator(
     world: World, operator: Operator, odd: GVK, levels: int
 ) -> None:
-    """The object says that it cannot be run; the operator goes on with the others."""
+    """The object says that it cannot be run; the operator continues with the others."""
     assert json.dumps(nested(levels))
     await make(world, odd, "deep", nested(levels))
     deep = await world.wait_for(odd, "deep", lambda obj: is_true(obj, "Failure") or is_true(obj, "Successful"))

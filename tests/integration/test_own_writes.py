@@ -142,7 +142,7 @@ SHARED = Shared(
 
 
 async def quiet(thing: Thing, seconds: float = 6.0) -> int:
-    """Wait until no run has started for some seconds and none goes on; return how many there were."""
+    """Wait until no run has started for some seconds and none is active; return how many there were."""
     counts: list[int] = []
     looks = int(seconds / 0.1)
 
@@ -192,7 +192,7 @@ async def test_requeue_after_delays_the_run_after_an_own_spec_change(world: Worl
 
 
 async def test_patch_by_another_client_during_a_run_triggers_a_run(world: World, things: Things) -> None:
-    """A user's change before and after the run's own write of the spec, while it goes on, is seen by a later run."""
+    """A user's change before and after the run's own write of the spec, while it continues, is seen by a later run."""
     thing = things["held"]
     gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
     assert gate.stdin is not None
@@ -201,7 +201,7 @@ async def test_patch_by_another_client_during_a_run_triggers_a_run(world: World,
     await thing.patch({"spec": {"colour": "before"}})
     gate.stdin.close()
     await gate.wait()
-    # The run asked for ten minutes, so only the user's patch can lead to this one.
+    # The run requested ten minutes, so only the user's patch can lead to this one.
     await world.wait_for(CONFIG_MAP, "saw-2-before", bool)
     await thing.patch({"spec": {"colour": "after"}})
     await world.wait_for(CONFIG_MAP, "saw-2-after", bool)

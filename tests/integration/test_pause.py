@@ -50,7 +50,7 @@ async def wait_until_paused(thing: Thing) -> RawObject:
 
 
 async def test_pause_delays_runs_until_it_ends(world: World, thing: Thing) -> None:
-    """A condition says so, a change of the spec waits, and what was changed is done at once when it is resumed."""
+    """A condition reports this, a change of the spec waits, and what was changed is done at once when it is resumed."""
     await thing.patch(annotate(paused="true"))
     await wait_until_paused(thing)
     await thing.patch({"spec": {"size": 2}})

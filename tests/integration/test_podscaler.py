@@ -101,7 +101,7 @@ async def test_keeps_the_number_of_pods_through_the_article(world: World, runnin
 
 
 async def test_gives_way_to_a_deployment_and_does_not_fight_with_it(world: World, running: Operator) -> None:
-    """A Deployment of three beside four scaled pods ends at four, its own pods untouched, and then nothing moves."""
+    """A Deployment of three next to four scaled pods ends at four, its own pods untouched, and then nothing moves."""
     await world.create(POD_SCALER_MANIFEST)
     await wait_for_pods(world, total=4, made=4)
     await world.create(deployment(3))
@@ -133,7 +133,7 @@ async def test_leaves_pods_alone_that_a_controller_would_bring_back(world: World
 
 @pytest.mark.usefixtures("running")
 async def test_follows_the_scale_subresource(world: World) -> None:
-    """What `kubectl scale --replicas=2` asks for is the count."""
+    """What `kubectl scale --replicas=2` requests is the count."""
     await world.create(POD_SCALER_MANIFEST)
     await wait_for_pods(world, total=4, made=4)
     await world.patch(POD_SCALER, "example-podscaler", {"spec": {"replicas": 2}}, subresource="scale")
@@ -158,7 +158,7 @@ spec:
 
 
 async def test_never_evaluates_an_expression_in_a_selector(world: World) -> None:
-    """An expression is no label value, so the API server refuses it before a role could see it."""
+    """An expression is no label value, so the API server rejects it before a role could see it."""
     manifest = POD_SCALER_MANIFEST.replace("{app: nginx}", "{app: \"{{ lookup('pipe', 'id') }}\"}")
     with pytest.raises(InvalidError, match="selector"):
         await world.create(manifest)
@@ -196,7 +196,7 @@ async def test_two_with_the_same_selector_do_not_fight(world: World, running: Op
 
 @pytest.mark.usefixtures("running")
 async def test_sees_only_the_pods_of_its_own_namespace(world: World) -> None:
-    """Pods with the same labels elsewhere are somebody else's."""
+    """Pods with the same labels elsewhere belong to others."""
     elsewhere = World(world.client, f"{world.namespace}-b")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere.namespace}}
     await world.client.create(namespace)

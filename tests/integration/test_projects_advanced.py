@@ -31,7 +31,7 @@ def advanced(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 async def here(advanced: Operator, world: World) -> AsyncIterator[World]:
-    """Give a namespace of the test's own, once the operator works; one beside it goes with it."""
+    """Give a namespace of the test's own, once the operator works; one next to it goes with it."""
     await wait_until_ready(advanced)
     yield world
     if await find_namespace(world.client, f"{world.namespace}-other"):

@@ -153,7 +153,7 @@ async def test_a_reference_that_the_role_wrote_is_left_as_it_is(asking: Asking) 
     ],
 )
 async def test_no_oddity_creates_what_nobody_owns(asking: Asking, oddity: str, header: str) -> None:
-    """Each is sent letter by letter; the API server refuses it, or the object is there and owned."""
+    """Each is sent letter by letter; the API server rejects it, or the object is there and owned."""
     run = asking.run
     target = oddity.format(path=asking.path, namespace=run.world.namespace)
     body = json.dumps(config_map(run.world, "odd")).encode()
@@ -218,7 +218,7 @@ def without_position(answer: bytes) -> Any:
 
 
 async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, tmp_path: Any) -> None:
-    """Its requests get the API server's own answer; kubectl and modules go on to work for all other kinds."""
+    """Its requests get the API server's own answer; kubectl and modules continue to work for all other kinds."""
     run = asking.run
     group = f"{run.world.namespace}.example.com"
     service = {

@@ -103,7 +103,7 @@ async def stories(world: World) -> None:
 
 @asynccontextmanager
 async def recorded_stories(folder: Path, kubeconfig: Path, world: World) -> AsyncIterator[Operator]:
-    """Give the operator of the four kinds after their stories, stopped; its records are in its folder."""
+    """Give the operator of the four kinds after their stories, stopped; its records are in its directory."""
     await asyncio.to_thread(folder.mkdir)
     copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
     arguments = ("--backoff-max", "5s", "--record-dir", str(folder / "records"))
@@ -118,7 +118,7 @@ async def recorded_stories(folder: Path, kubeconfig: Path, world: World) -> Asyn
 
 
 def rbac(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``rolecall rbac`` on the records of a folder."""
+    """Run ``rolecall rbac`` on the records of a directory."""
     command = [sys.executable, "-m", "rolecall", "rbac", "--from", str(folder / "records"), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 

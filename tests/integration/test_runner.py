@@ -118,7 +118,7 @@ async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
 
 
 def has_module(ident: str) -> bool:
-    """Whether a module of a run is at work: a process with a session of its own below the playbook."""
+    """Whether a module of a run is at work: a process with its own session below the playbook."""
     return any(_is_module(process) for process in processes_of_run(ident))
 
 
@@ -132,7 +132,7 @@ def _play_of(ident: str) -> psutil.Process:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Tell whether a process is no more, or only waits for its parent to take note of its end."""
+    """Return whether a process is no more, or only waits for its parent to record its end."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -532,7 +532,7 @@ async def test_play_over_its_memory_limit_reports_this(bench: Bench) -> None:
 
 
 async def test_largest_run_of_a_full_container_is_killed_and_reports_this(bench: Bench, tmp_path: Path) -> None:
-    """A run dies, and not the operator: all its processes, at once, and the summary says what it had."""
+    """A run dies, and not the operator: all its processes, immediately, and the summary says what it had."""
     (tmp_path / "memory.current").write_text("0")
     memory = ContainerMemory(ControlGroup(2, tmp_path), 200 << 20)
     role = bench.role("- name: Stay\n  ansible.builtin.command: sleep 300\n")

@@ -22,7 +22,7 @@ from tests.integration.world import CONFIG_MAP, POD_SCALER, TIMEOUT_SECONDS, Wor
 
 API_SERVER = "apiserver"
 CLIENT = 3
-"""The kind of a span that is a request to somebody else."""
+"""The kind of a span that is a request to another service."""
 
 TOKEN = "planted-collector-token"  # noqa: S105 - nothing that opens anything
 PASSWORD = "planted-Pa55word"  # noqa: S105 - as above
@@ -107,7 +107,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def operator(traced_control_plane: ControlPlane, collector: Collector, tmp_path: Path) -> Iterator[Operator]:
-    """Give an operator that sends traces, with an administrator's rights: the API server trusts only these."""
+    """Give an operator that sends traces, with an administrator's permissions: the API server trusts only these."""
     environment = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{TOKEN}",

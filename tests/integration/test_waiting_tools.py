@@ -79,7 +79,7 @@ def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @asynccontextmanager
 async def recording(world: World, gvk: GVK) -> AsyncIterator[list[RawObject]]:
-    """Watch a kind meanwhile; yield the list of versions that fills."""
+    """Watch a kind in the meantime; yield the list of versions that fills."""
     seen: list[RawObject] = []
     started = [version async for _, version in world.client.list_pages(gvk, world.namespace)]
 

@@ -101,7 +101,7 @@ async def test_finalizer_with_only_vars_runs_the_main_role(world: World, things:
 
 
 async def test_selector_excludes_other_objects(things: Things) -> None:
-    """An object without the label is not touched; the one beside it is."""
+    """An object without the label is not touched; the one next to it is."""
     without, chosen = things.named("selected", "without"), things.named("selected", "with")
     await without.create()
     await chosen.create(labels={"reconcile": "yes"})
@@ -110,7 +110,7 @@ async def test_selector_excludes_other_objects(things: Things) -> None:
 
 
 async def test_the_period_comes_from_the_annotation_first(things: Things) -> None:
-    """An object is reconciled again after its own period; one whose period is none says so."""
+    """An object is reconciled again after its own period; one whose period is none reports this."""
     often, wrong = things.named("periodic", "often"), things.named("periodic", "wrong")
     await often.create(annotations={PERIOD: "2s"})
     await wrong.create(annotations={PERIOD: "2"})
@@ -132,7 +132,7 @@ async def test_without_manage_status_nothing_is_written_to_the_object(world: Wor
 
 
 async def test_a_playbook_serves_as_well_as_a_role(world: World, things: Things) -> None:
-    """An entry with a playbook runs it, and the role beside it."""
+    """An entry with a playbook runs it, and the role next to it."""
     thing = things["by-playbook"]
     await thing.create()
     await thing.succeeds()

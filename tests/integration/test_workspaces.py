@@ -37,5 +37,5 @@ async def test_workspace_is_deleted_with_the_object(world: World, thing_operator
 
 
 async def names(folder: Path) -> list[str]:
-    """Return the names in a folder, sorted."""
+    """Return the names in a directory, sorted."""
     return sorted(os.listdir(folder))  # noqa: PTH208 - a test may wait for its disk

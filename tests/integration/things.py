@@ -60,14 +60,14 @@ spec: {size: 1}
 
 
 def write_project(folder: Path, tasks: str, watch: str = "") -> Path:
-    """Write watches.yaml with one entry (and further keys for it) and the role ``thing`` into a folder."""
+    """Write watches.yaml with one entry (and further keys for it) and the role ``thing`` into a directory."""
     entry = WATCH + textwrap.indent(textwrap.dedent(watch).strip(), "  ") + "\n"
     (folder / "watches.yaml").write_text(entry)
     return write_role(folder, tasks)
 
 
 def write_role(folder: Path, tasks: str, name: str = "thing") -> Path:
-    """Write a role's tasks at once, as an editor does, and return the role's folder."""
+    """Write a role's tasks atomically, as an editor does, and return the role's directory."""
     role = folder / "roles" / name
     (role / "tasks").mkdir(parents=True, exist_ok=True)
     new = role / "tasks" / "main.yml.new"

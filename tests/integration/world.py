@@ -1,6 +1,6 @@
 """The cluster as tests see it: make objects, look at them, wait until something holds.
 
-Every test has a namespace of its own. Waiting is always for a condition with a deadline, and a deadline that passes
+Every test has its own namespace. Waiting is always for a condition with a deadline, and a deadline that passes
 shows what was there instead.
 """
 
@@ -61,7 +61,7 @@ async def always(
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One namespace of the cluster, with an administrator's rights."""
+    """One namespace of the cluster, with an administrator's permissions."""
 
     client: Client
     namespace: str
@@ -94,7 +94,7 @@ class World:
         return await self.client.patch(gvk, self.key(name), patch, subresource)
 
     async def delete(self, gvk: GVK, name: str) -> None:
-        """Ask for an object's deletion."""
+        """Request an object's deletion."""
         await self.client.delete(gvk, self.key(name))
 
     async def objects(self, gvk: GVK) -> list[RawObject]:
@@ -121,7 +121,7 @@ class World:
         return await eventually(look, lambda obj: obj and holds(obj), within, f"{gvk.kind} {name}")
 
     async def wait_until_gone(self, gvk: GVK, name: str, within: float) -> None:
-        """Wait until an object is not there any more."""
+        """Wait until an object is deleted."""
         await eventually(lambda: self.find(gvk, name), lambda obj: obj is None, within, f"{gvk.kind} {name} is gone")
 
 
@@ -148,5 +148,5 @@ def condition(obj: RawObject, kind: str) -> dict[str, Any]:
 
 
 def is_true(obj: RawObject, kind: str) -> bool:
-    """Tell whether a condition is true."""
+    """Return whether a condition is true."""
     return condition(obj, kind).get("status") == "True"

@@ -370,13 +370,13 @@ SECOND = Case(
 )
 
 _ALSO_AWAY_FROM_HOME = frozenset({"async", "files", "nested_playbook", "working_directory"})
-"""Cases that use the home folder, each in its way: run once more by an operator whose HOME passwd does not say.
+"""Cases that use the home directory, each in its way: run once more by an operator whose HOME passwd does not say.
 
 OpenShift gives containers a user at random, whom the passwd file does not know or places elsewhere.
 """
 
 _ALSO_BY_THE_ROLE = frozenset({"role_library", "failing_modules"})
-"""Cases run once more with modules of the role itself, which take the ordinary path whatever they do."""
+"""Cases run once more with modules of the role itself, which take the ordinary path regardless of what they do."""
 
 CASES = (
     *_CASES,

@@ -23,7 +23,7 @@ VARYING_KEYS = frozenset(
         *("lastTimestamp", "firstTimestamp", "eventTime", "clusterIP", "clusterIPs", "nodeName", "hostIP", "podIP"),
     }
 )
-"""Keys whose values are times, ids or random whatever the run did."""
+"""Keys whose values are times, ids or random regardless of what the run did."""
 
 VARYING_FACTS = re.compile(
     r"^(ansible_)?(date_time|uptime_seconds|loadavg|memfree_mb|memory_mb|swapfree_mb|mounts|devices|"

@@ -70,7 +70,7 @@ def read_events(artifacts: Path) -> list[dict[str, Any]]:
 
 
 def read_tree(folder: Path) -> dict[str, str]:
-    """Return what lies in a folder: the text of each file by its path, with its permissions."""
+    """Return what lies in a directory: the text of each file by its path, with its permissions."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

@@ -32,7 +32,7 @@ class FilterModule:
 
 
 def write_role(seed: int, project: Path) -> str:
-    """Write a playbook with one role into a folder; return the role's tasks as text."""
+    """Write a playbook with one role into a directory; return the role's tasks as text."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     tasks = _text(_tasks(chance))
     files = {

@@ -1,6 +1,6 @@
-"""Runs a case with a runner, in a folder of its own, and observes it.
+"""Runs a case with a runner, in its own directory, and observes it.
 
-The content of a case is copied for each run, so that a run may write beside it and paths never decide. A folder is
+The content of a case is copied for each run, so that a run may write next to it and paths never decide. A directory is
 `<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines.
 """
 
@@ -31,7 +31,7 @@ Grants = Callable[[str], AbstractAsyncContextManager[RunEnvironment]]
 
 
 StartRunner = Callable[[Path], AbstractAsyncContextManager[Runner]]
-"""Starts a runner for the content in a folder."""
+"""Starts a runner for the content in a directory."""
 
 
 @asynccontextmanager
@@ -42,7 +42,7 @@ async def no_access(_ident: str) -> AsyncIterator[RunEnvironment]:
 
 @dataclass(slots=True)
 class Stage:
-    """One runner, the way to start another, and the folder for runs; `places` are further variables of every run.
+    """One runner, the way to start another, and the directory for runs; `places` are further variables of every run.
 
     `grants` gives runs their access, `own` are texts that belong to this stage alone, with placeholders.
     """

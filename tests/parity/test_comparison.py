@@ -1,4 +1,4 @@
-"""The comparison itself: what differs by chance does not count, and whatever else differs is found."""
+"""The comparison itself: what differs by chance does not count, and any other difference is found."""
 
 from collections.abc import Callable
 from dataclasses import replace

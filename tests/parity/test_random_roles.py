@@ -1,6 +1,6 @@
 """Roles made by chance run warm as they run cold.
 
-One of them is a small sample: ``ROLECALL_RANDOM_ROLES`` asks for more of them, ``ROLECALL_FIRST_SEED`` for others.
+One of them is a small sample: ``ROLECALL_RANDOM_ROLES`` requests more of them, ``ROLECALL_FIRST_SEED`` for others.
 """
 
 import os

@@ -14,7 +14,7 @@ PREFIX = "operators.operatorframework.io."
 
 @dataclass
 class Bundle:
-    """A bundle as it lies in its folder and in the labels of its Dockerfile."""
+    """A bundle as it lies in its directory and in the labels of its Dockerfile."""
 
     csv: Document
     others: list[Document]
@@ -42,7 +42,7 @@ class Bundle:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read bundle/ and bundle.Dockerfile in a folder."""
+    """Read bundle/ and bundle.Dockerfile in a directory."""
     manifests = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("bundle/manifests/*"))]
     (csv,) = [each for each in manifests if each["kind"] == "ClusterServiceVersion"]
     dockerfile = (folder / "bundle.Dockerfile").read_text()

@@ -1,4 +1,4 @@
-"""The rules that a bundle must keep so that OLM takes it, written from what OLM's validation refuses or warns of.
+"""The rules that a bundle must keep so that OLM takes it, written from what OLM's validation rejects or warns of.
 
 A rule yields a sentence for each thing that breaks it.
 """
@@ -149,7 +149,7 @@ def speaks_to_people(bundle: Bundle) -> Iterator[str]:
 
 
 def grants_nothing_dangerous(bundle: Bundle) -> Iterator[str]:
-    """No wildcard, no CRDs, no roles, and no ServiceAccount beside the one that OLM creates."""
+    """No wildcard, no CRDs, no roles, and no ServiceAccount next to the one that OLM creates."""
     strategy = bundle.csv["spec"]["install"]["spec"]
     for permission in strategy["clusterPermissions"] + strategy["permissions"]:
         for rule in permission["rules"]:
@@ -163,7 +163,7 @@ def grants_nothing_dangerous(bundle: Bundle) -> Iterator[str]:
 
 
 def runs_one_image(bundle: Bundle) -> Iterator[str]:
-    """One image, wherever it is named; the pods have an account with permissions and ask for processor and memory."""
+    """One image, wherever it is named; the pods have an account with permissions and request CPU and memory."""
     spec = bundle.csv["spec"]
     images = {
         bundle.csv["metadata"]["annotations"]["containerImage"],
@@ -183,7 +183,7 @@ def runs_one_image(bundle: Bundle) -> Iterator[str]:
 
 
 def is_found_by_its_annotations(bundle: Bundle) -> Iterator[str]:
-    """Annotations name the folders, the package and a channel of a known kind; the image has them as labels."""
+    """Annotations name the directories, the package and a channel of a known kind; the image has them as labels."""
     folders = {
         "bundle.mediatype.v1": "registry+v1",
         "bundle.manifests.v1": "manifests/",

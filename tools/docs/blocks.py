@@ -1,6 +1,6 @@
 """The generated blocks in a page; everything outside of them is written by hand.
 
-A block begins with the comment ``<!-- generated: NAME -->`` and ends with ``<!-- end of generated -->``, each on its
+A block starts with the comment ``<!-- generated: NAME -->`` and ends with ``<!-- end of generated -->``, each on its
 own line. The name determines the content.
 """
 

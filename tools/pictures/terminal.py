@@ -25,7 +25,7 @@ def last_screen(printed: str) -> str:
 
 
 def picture(text: str, title: str, width: int) -> str:
-    """Return an SVG of a terminal with coloured text. It needs no font from elsewhere."""
+    """Return an SVG of a terminal with colored text. It needs no font from elsewhere."""
     console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(text), soft_wrap=False, no_wrap=True, overflow="crop")
     return _WEB_FONTS.sub("", console.export_svg(title=title, unique_id="demo"))

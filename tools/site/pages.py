@@ -30,7 +30,7 @@ def pages(root: Path = ROOT) -> list[str]:
 
 
 def stage(folder: Path, root: Path = ROOT) -> None:
-    """Write the pages and what they show into an empty folder, as the generator takes them."""
+    """Write the pages and what they show into an empty directory, as the generator takes them."""
     known = {*_found(root, _PAGES), *_found(root, _FILES)}
     for name in known:
         target = folder / name
