@@ -14,7 +14,7 @@ _TEXT = "ok: [localhost] => " + "x" * 480
 
 
 def main(artifacts: Path, count: int) -> None:
-    """Leave the files, then tell the events and the ending."""
+    """Write the files, then report the events and the end."""
     folder = artifacts / "job_events"
     folder.mkdir(parents=True)
     event = RunEvent("runner_on_ok", task="Chat", host="localhost", message=_TEXT, stdout=_TEXT, changed=True)

@@ -62,7 +62,7 @@ async def measure_single(stage: Stage, chosen: Sequence[Contender], effort: Effo
 
 
 async def measure_twelve(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
-    """Make twelve objects at once that want two pods each, then change the same ones in nothing that matters."""
+    """Create twelve objects concurrently with two pods each, then change only their revision."""
     measures = []
     async with rings(stage, "twelve", chosen) as all_rings:
         for subject in SUBJECTS:
@@ -82,7 +82,7 @@ async def measure_twelve(stage: Stage, chosen: Sequence[Contender], effort: Effo
 
 
 async def measure_many(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
-    """Change many objects concurrently, in nothing that matters, and count the reconciles a second."""
+    """Change only the revision of many objects concurrently, and count reconciles per second."""
     measures = []
     async with rings(stage, "many", chosen) as all_rings:
         for subject in SUBJECTS:

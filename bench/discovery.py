@@ -3,7 +3,7 @@
 They are in the groups of the objects, because kubernetes.core keeps the groups that a role uses in its file, and each
 module decodes them.
 Two operators take turns, so that what else the machine does meets both: one whose runs are handed what the API server
-serves, and one whose runs request it, as they did before. Each starts anew when the definitions are there. A turn
+serves, and one whose runs request it, as they did before. Each restarts when the definitions are there. A turn
 changes several objects immediately, because CPU time is counted in hundredths of a second.
 """
 
@@ -60,7 +60,7 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
 
 
 async def _modules(stage: Stage, count: int) -> list[Row]:
-    """Return what one module pays with so many more definitions."""
+    """Return the cost of one module with this many more definitions."""
     rows = []
     for name, mode in ((ASKED, "asked"), (HANDED, "handed")):
         program = str(Path(__file__).with_name("module_discovery.py"))

@@ -51,7 +51,7 @@ def first_in_first_out() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run until a signal says stop."""
+    """Run until a signal stops it."""
     logs.configure(logs.LogSettings(encoder="json"))
     watches = load_watches(Path("watches.yaml"), os.environ)
     with first_in_first_out() if ONE_PRIORITY in sys.argv else nullcontext():

@@ -1,6 +1,6 @@
-"""How long runs hold up the operator's event loop: meanwhile the proxy does not answer and the Lease is not renewed.
+"""How long runs block the operator's event loop, which delays the proxy and the renewal of the Lease.
 
-Twenty runs go on at once in this process, with the real launcher, workspaces and secrets. Their processes only write
+Twenty concurrent runs are in this process, with the real launcher, workspaces and secrets. Their processes only write
 events, as fast as they are read, and leave the files of these events, which the next run of the object removes. A task
 that sleeps for a few milliseconds measures by how much it wakes up too late, and how much CPU time the loop's
 thread has taken meanwhile: on a machine that does other work too, only the latter says something about rolecall.
@@ -66,7 +66,7 @@ class ChattyStarter:
 
 async def measure(stage: Stage) -> list[Row]:
     """Let twenty objects have three runs each, all objects concurrently."""
-    # The lines are written as by the operator, but nobody reads them here.
+    # The lines are written as by the operator, but not read here.
     with Path("/dev/null").open("w") as nowhere:  # noqa: ASYNC230 - before anything is measured
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
@@ -77,7 +77,7 @@ async def measure(stage: Stage) -> list[Row]:
         finally:
             structlog.reset_defaults()
     late, worked = [each.late for each in delays], [each.worked for each in delays]
-    what = f"{RUNS} runs of {EVENTS:,} events at once"
+    what = f"{RUNS} concurrent runs of {EVENTS:,} events"
     return [
         Row(f"{what}: largest delay of the event loop", max(late), "ms", GOAL_MILLISECONDS, _remark(late)),
         Row(f"{what}: its largest CPU time at a stretch", max(worked), "ms", GOAL_MILLISECONDS, _remark(worked)),

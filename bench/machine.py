@@ -28,7 +28,7 @@ def load_average() -> str:
 
 
 def describe_machine(kubeconfig: Path) -> dict[str, str]:
-    """Return what identifies this measurement, in the order in which a report shows it."""
+    """Return the identification of this measurement, in the order of the report."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
     processors = len(os.sched_getaffinity(0))
     libraries = ", ".join(f"{name} {version(name)}" for name in DISTRIBUTIONS)

@@ -2,7 +2,7 @@
 
 It makes the client of kubernetes.core as a module does, over and over, and prints the median of the CPU time in
 milliseconds: with the file that kubernetes.core keeps, or with what the operator hands to a run. CPU time of one
-process says the same on a busy machine.
+process is the same on a busy machine.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ async def _image(kubeconfig: str) -> DiscoveryImage:
     async with await Client.connect(kubeconfig) as client:
         served = await AggregatedDiscovery(client).changed()
     if served is None:
-        raise RuntimeError("the API server does not tell what it serves")
+        raise RuntimeError("the API server has no discovery data")
     return DiscoveryImage.decode(encode(served.groups, served.version))
 
 

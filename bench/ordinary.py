@@ -1,6 +1,6 @@
-"""Roles that nobody tunes for: five made by chance, with fixed seeds, and one of sixty tasks as applications have them.
+"""Roles without tuning: five random ones with fixed seeds, and one of sixty tasks as in applications.
 
-The roles by chance are those that plans are tested with; what fails in them is ignored here, so that each comes to its
+The random roles are those of the tests of plans; this module ignores their failures, so that each reaches its
 end. Times of kinds of tasks are those of the sixty tasks, by the first word of their names: from the start of a task
 to the start of the next one, as ansible-runner's events in the artifacts tell it. So they contain what Ansible does
 between tasks, and all contenders are measured alike.
@@ -37,12 +37,12 @@ TITLES = {
     "k8s": "`k8s`",
     "wait": "`k8s` with `wait` and a template file",
     "info": "`k8s_info`",
-    "compute": "what only computes (`set_fact`, `debug`, `assert`, …)",
+    "compute": "only computing (`set_fact`, `debug`, `assert`, …)",
     "filter": "the same with a filter of the role",
     "template": "`set_fact` from a template file",
     "loop": "an item of a loop",
     "include": "`include_tasks`",
-    "skip": "a task that is skipped",
+    "skip": "a skipped task",
 }
 _PEER_ROOT = Path("/tmp/ansible-operator/runner")  # noqa: S108 - where the Go runner has its files
 _WATCHES = f"""\
@@ -58,7 +58,7 @@ _START, _STATS, _ITEM = "playbook_on_task_start", "playbook_on_stats", "runner_i
 
 @dataclass(frozen=True, slots=True)
 class Case(Subject):
-    """One of the roles: an object's name says which tasks it wants."""
+    """One of the roles: an object's name selects its tasks."""
 
     def make(self, key: ObjectKey, pods: int) -> RawObject:  # noqa: ARG002 - the interface
         """Return a new object."""
@@ -125,7 +125,7 @@ def _cases() -> list[str]:
 
 
 def _measure_of(name: str, seconds: Collection) -> Measure:
-    title = "sixty tasks" if name == SIXTY else f"a role by chance, {name.replace('-', ' ')}"
+    title = "sixty tasks" if name == SIXTY else f"a random role, {name.replace('-', ' ')}"
     return Measure(f"{title}: a reconcile, from trigger to status written", "s", seconds.samples)
 
 
@@ -136,11 +136,11 @@ def _add_tasks(kinds: dict[str, Collection], name: str, times: Sequence[TaskTime
 
 
 async def _prepared(stage: Stage) -> Path:
-    """Write the project of all contenders and define the further kind that the roles by chance use."""
+    """Write the project of all contenders and define the further kind that the random roles use."""
     try:
         await stage.client.create(DEFINITION)
     except ConflictError:
-        progress("The kind of the roles by chance exists")
+        progress("The kind of the random roles exists")
     folder = stage.subfolder("ordinary")
     role = folder / "roles" / "ordinary"
     shutil.copytree(CONTENT / "roles" / "ordinary", role, ignore=shutil.ignore_patterns("__pycache__"))

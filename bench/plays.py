@@ -51,7 +51,7 @@ async def measure(stage: Stage) -> list[Row]:
 
 
 async def _reconciles(stage: Stage, operator: Operator, key: ObjectKey) -> list[float]:
-    """Return what the first five reconciles took that started after all pods were ready."""
+    """Return the durations of the first five reconciles that started after all pods were ready."""
 
     async def is_ready() -> bool:
         status = (await stage.client.get(POD_SCALER, key)).get("status") or {}

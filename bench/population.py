@@ -1,9 +1,9 @@
 """What idle objects cost, how soon a change reaches a play, and how many reconciles a second there are.
 
 For each number of objects: they are created, an operator with instant plays starts and reconciles each once; then it
-idles, then single objects are changed one after the other; then it starts anew and finds everything done already.
+idles, then single objects are changed one after the other; then it restarts and finds everything done already.
 Memory is compared with the same operator without any object. The operator, the whole control plane and this process
-share the machine, so throughput says how all of them do together; the CPU time tells the operator's part.
+share the machine, so throughput describes all of them together, and CPU time the operator's part.
 """
 
 import sys

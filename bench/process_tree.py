@@ -1,8 +1,8 @@
 """What a whole tree of processes uses: CPU time, those that have ended already included, and memory.
 
-An Ansible operator is many short processes, so the numbers of its own process alone would say nothing. The kernel adds
+An Ansible operator is many short processes, so numbers of only its own process mean little. The kernel adds
 the time of a child to its parent's when the parent has waited for it; the sum over the living ones is therefore
-everything, as long as nobody leaves the tree. Linux only.
+everything, as long as no process leaves the tree. Linux only.
 """
 
 import os

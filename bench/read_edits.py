@@ -79,12 +79,12 @@ class Edits:
             await self._create(gvk, key, content)
 
     async def burst(self) -> None:
-        """Make some edits, one at once after the other."""
+        """Make some edits without pauses."""
         for _ in range(self._random.randint(1, _LARGEST_BURST)):
             await self.one()
 
     async def truth(self) -> str:
-        """Return what a role would see now."""
+        """Return the values that a role would read now."""
         client = self.stage.client
         named = []
         for gvk, name in ((SECRET, "login"), (CONFIG_MAP, "maybe")):

@@ -1,4 +1,4 @@
-"""Operators whose role only reads, and says in the status what it has seen: for measurements of reads as triggers."""
+"""Operators whose role only reads and reports its reads in the status, to measure reads as triggers."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ class Reader:
             yield operator
 
     async def seen(self) -> str:
-        """Return what its last run has seen."""
+        """Return the values that its last run has read."""
         found = await self.stage.client.get(WIDGET, ObjectKey(self.namespace, self.name))
         return str((found.get("status") or {}).get("seen", ""))
 

@@ -62,7 +62,7 @@ class _Work:
 def _row(count: int, rate: float, of_one: float) -> Row:
     lost = 100 * (1 - rate / (count * of_one))
     remark = f"{rate:.2f} runs a second, one does {of_one:.2f}"
-    return Row(f"{count} replicas: lost of {count} times what one does", lost, "%", LOST_GOAL_PERCENT, remark)
+    return Row(f"{count} replicas: loss compared with {count} times one replica", lost, "%", LOST_GOAL_PERCENT, remark)
 
 
 async def _joining(work: _Work) -> list[Row]:

@@ -1,6 +1,6 @@
 """The report: rows with what was measured, the goal where there is one, and whether it is met; as Markdown.
 
-Pure. A row keeps all its samples, so that a reader sees the spread behind a median and nobody can pick the best of
+Pure. A row keeps all its samples, so that a reader sees the spread behind a median and no reader can pick the best of
 five. Goals are upper limits.
 """
 

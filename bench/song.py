@@ -25,7 +25,7 @@ _FIRST_WORD_SECONDS, _WORD_SECONDS = 30.0, 10.0
 
 
 async def measure_song(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
-    """Let each contender sing alone and look at the times of the words."""
+    """Let each contender sing alone and record the times of the words."""
     gaps, least, runs = Collection(), Collection(), Collection()
     async with rings(stage, "song", [each for each in chosen if each.sings]) as all_rings:
         for ring in all_rings:

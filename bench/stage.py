@@ -1,7 +1,7 @@
 """What every measurement stands on: a cluster, a directory, and words for waiting and for progress.
 
 Waiting is always for a condition with a deadline; how often a condition is looked at never decides a number of the
-report, because what is reported are times that somebody wrote down when the thing happened.
+report, because reported times are recorded when something happens.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 The two operators run at the same time and take turns. The spans are made and sent by the operator's own process, so
 its CPU time is compared, which varies far less than that of the plays; the goal is a share of a whole reconcile.
-A receiver of the official protocol runs in the benchmark's process, and the report says how many spans it got.
+A receiver of the official protocol runs in the benchmark's process, and the report states the number of received spans.
 """
 
 import statistics

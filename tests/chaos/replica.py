@@ -1,4 +1,4 @@
-"""An operator that is restarted whenever it exits, as by a Deployment."""
+"""An operator, restarted whenever it exits, as by a Deployment."""
 
 import asyncio
 import json
