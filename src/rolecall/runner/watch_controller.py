@@ -34,7 +34,7 @@ from rolecall.runner.controller.triggers import (
     requests_for_annotation,
     requests_for_owner,
 )
-from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
 from rolecall.runner.reads.observed_state import Target
@@ -131,7 +131,7 @@ class WatchController:
         self._metrics = context.observation.metrics.controller(watch.gvk, workers)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(
             manager.clock,
-            settings.backoff,
+            Backoff.of(settings),
             self._metrics,
             cluster.shards.accepts(watch.gvk) if cluster.shards else None,
         )

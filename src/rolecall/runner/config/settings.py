@@ -14,21 +14,6 @@ from rolecall.system.control_groups import available_cpus
 LOG_EVENTS = ("nothing", "tasks", "everything")
 """The events of a run that are logged."""
 
-_MAX_DOUBLINGS = 63
-"""Enough for any sensible maximum; the bound keeps the floats finite."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Delays that double from the minimum to the maximum, in seconds."""
-
-    minimum_seconds: float
-    maximum_seconds: float
-
-    def delay_seconds(self, failures: int) -> float:
-        """Return the delay after ``failures`` earlier failures."""
-        return min(self.minimum_seconds * 2.0 ** min(failures, _MAX_DOUBLINGS), self.maximum_seconds)
-
 
 def default_workers() -> int:
     """Return the default number of concurrent runs for one kind: the available CPUs, at most four.
@@ -194,11 +179,6 @@ class Settings:
     def has_ui(self) -> bool:
         """Whether there is a dashboard."""
         return self.ui_bind_address not in ("", "0")
-
-    @property
-    def backoff(self) -> Backoff:
-        """The delays after failures."""
-        return Backoff(self.backoff_min_seconds, self.backoff_max_seconds)
 
 
 def ansible_operator_settings() -> Settings:

@@ -11,9 +11,9 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from rolecall.runner.config.settings import Backoff, Settings
+from rolecall.runner.config.settings import Settings
 from rolecall.runner.controller.priorities import Priority, PriorityOrder
 from rolecall.system.clock import Clock, Handle
 
@@ -25,6 +25,27 @@ RequestT = TypeVar("RequestT", bound=Hashable)
 _MAX_STOPPED_TIMERS = 64  # the heap is rebuilt when it has this many more stopped timers than running ones
 _MAX_HANDED_OUT = 8  # causes of one request, because people read them
 _MAX_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
+
+
+_MAX_DOUBLINGS = 63
+"""Enough for any sensible maximum; the bound keeps the floats finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays that double from the minimum to the maximum, in seconds."""
+
+    minimum_seconds: float
+    maximum_seconds: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the backoff with the bounds of the settings."""
+        return cls(settings.backoff_min_seconds, settings.backoff_max_seconds)
+
+    def delay_seconds(self, failures: int) -> float:
+        """Return the delay after ``failures`` earlier failures."""
+        return min(self.minimum_seconds * 2.0 ** min(failures, _MAX_DOUBLINGS), self.maximum_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +180,7 @@ class WorkQueue(Generic[RequestT]):
         accepts: Callable[[RequestT], bool] | None = None,
     ) -> None:
         self._clock = clock
-        self._backoff = backoff or Settings().backoff
+        self._backoff = backoff or Backoff.of(Settings())
         self._metrics = metrics
         self._accepts = accepts or (lambda _request: True)
         self._on_due: Callable[[], None] = lambda: None

@@ -5,9 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rolecall.runner.config.settings import Backoff
 from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.work_queue import Cause, RequestState, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, RequestState, WorkQueue
 from tests.unit.manual_clock import ManualClock
 
 OWN = Cause("own write", "uid", "1")
