@@ -42,7 +42,7 @@ def test_the_tests_of_the_project_lint_it_and_lose_the_config_maps(done: dict[st
     printed = "\n".join(done["make test"].printed)
     assert "Profile 'production' was required, and it passed" in printed
     assert printed.count("TASK [Wait until the ConfigMap has the message again]") == 3
-    assert printed.count("TASK [Wait until the ConfigMap is back with the message]") == 3
+    assert printed.count("TASK [Wait until the ConfigMap exists again with the message]") == 3
     assert "left out" not in printed
 
 
