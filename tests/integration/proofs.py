@@ -21,7 +21,7 @@ from rolecall.workbench.replay.writes import RunLines, Write, writes_of
 from tests.integration.operators import Operator
 from tests.integration.planned import KeptPlan, ObjectId, Project, joined, plan_of
 from tests.integration.sandboxes import Clusters
-from tests.integration.world import PATIENCE, eventually
+from tests.integration.world import TIMEOUT_SECONDS, eventually
 
 FIRST_RUN_SECONDS = 90.0
 """How long an operator may be at rest before an object has had its first run."""
@@ -151,7 +151,7 @@ async def _running(operator: Operator) -> AsyncIterator[None]:
 
     operator.start()
     try:
-        await eventually(look, bool, PATIENCE, "the operator is ready")
+        await eventually(look, bool, TIMEOUT_SECONDS, "the operator is ready")
         yield
     finally:
         assert await asyncio.to_thread(operator.stop) == 0

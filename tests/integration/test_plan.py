@@ -26,7 +26,7 @@ from tests.integration.proofs import Proof, follow
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS, THING
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, POD, REPLICA_SET, World
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, POD, REPLICA_SET, TIMEOUT_SECONDS, World
 
 pytestmark = pytest.mark.core
 
@@ -117,7 +117,7 @@ async def prepare(world: World) -> None:
     """Create the existing objects, and an object for each case."""
     await world.create(SETUP)
     for name in DEPLOYMENTS:
-        await world.wait_for(DEPLOYMENT, name, is_available, PATIENCE)
+        await world.wait_for(DEPLOYMENT, name, is_available, TIMEOUT_SECONDS)
     await world.create(yaml.safe_dump_all([primary(PLAIN, name, case=name) for name in CASES]))
     ending = primary(FINAL, "ending")
     ending["metadata"]["finalizers"] = [FINALIZER]

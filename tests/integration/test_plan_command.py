@@ -25,7 +25,7 @@ from rolecall.workbench.project.demo_inputs import Applier
 from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
-from tests.integration.world import DEPLOYMENT, FOO, PATIENCE, World, is_true
+from tests.integration.world import DEPLOYMENT, FOO, TIMEOUT_SECONDS, World, is_true
 
 MANIFEST = """
 apiVersion: samplecontroller.k8s.io/v1alpha1
@@ -133,8 +133,8 @@ async def test_run_writes_as_planned_and_the_next_plan_is_empty(
     operator.start()
     try:
         await wait_until_ready(operator)
-        await world.wait_for(FOO, "one", lambda foo: is_true(foo, "Successful"), PATIENCE)
-        await world.wait_for(FOO, "one", lambda foo: foo["status"].get("availableReplicas") == 1, PATIENCE)
+        await world.wait_for(FOO, "one", lambda foo: is_true(foo, "Successful"), TIMEOUT_SECONDS)
+        await world.wait_for(FOO, "one", lambda foo: foo["status"].get("availableReplicas") == 1, TIMEOUT_SECONDS)
     finally:
         assert await asyncio.to_thread(operator.stop) == 0
 

@@ -15,7 +15,7 @@ from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, reader_kubeconfig, sandbox, sandbox_plane
-from tests.integration.world import DEPLOYMENT, FOO, PATIENCE, POD, REPLICA_SET, World, names
+from tests.integration.world import DEPLOYMENT, FOO, POD, REPLICA_SET, TIMEOUT_SECONDS, World, names
 
 __all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 
@@ -24,7 +24,9 @@ __all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 async def importer(sandbox: Sandbox, reader_kubeconfig: Path, world: World) -> AsyncIterator[Importer]:
     """Give an importer that has imported a Deployment with two pods."""
     await world.create(DEPLOYMENT_OF_TWO)
-    await world.wait_for(DEPLOYMENT, "web", lambda obj: obj.get("status", {}).get("availableReplicas") == 2, PATIENCE)
+    await world.wait_for(
+        DEPLOYMENT, "web", lambda obj: obj.get("status", {}).get("availableReplicas") == 2, TIMEOUT_SECONDS
+    )
     async with await Client.connect(str(reader_kubeconfig)) as client:
         importer = sandbox.importer(LiveSource(client))
         info = parse("PATCH", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")

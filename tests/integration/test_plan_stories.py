@@ -14,7 +14,7 @@ from tests.integration.planned import ObjectId, Project, clear
 from tests.integration.proofs import Proof, prove
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.test_rbac import FOREIGN, SAMPLES
-from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, PATIENCE, POD_SCALER, REPLICA_SET
+from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, POD_SCALER, REPLICA_SET, TIMEOUT_SECONDS
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
@@ -52,13 +52,13 @@ def stories(
         async with clusters.opened(project.namespace) as (world, sandbox):
             await world.create(FOREIGN)
             await world.create(SAMPLES)
-            await world.wait_for(DEPLOYMENT, "foreign", is_ready, PATIENCE)
-            await world.wait_for(REPLICA_SET, "counted", is_ready, PATIENCE)
+            await world.wait_for(DEPLOYMENT, "foreign", is_ready, TIMEOUT_SECONDS)
+            await world.wait_for(REPLICA_SET, "counted", is_ready, TIMEOUT_SECONDS)
             restricted = replace(clusters, operator=account_kubeconfig)
             new = await prove(project, sandbox, restricted)
             await world.patch(POD_SCALER, "one", {"spec": {"count": 1}})
             await world.patch(DEPLOYMENT, "made", {"spec": {"replicas": 3}})
-            await world.wait_for(DEPLOYMENT, "made", is_ready, PATIENCE)
+            await world.wait_for(DEPLOYMENT, "made", is_ready, TIMEOUT_SECONDS)
             return Stories(world.namespace, new, await prove(project, sandbox, restricted))
 
     yield asyncio.run(tell())

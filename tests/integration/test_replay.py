@@ -19,7 +19,7 @@ from rolecall.runner.record.reader import read_record
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import copy_project
 from tests.integration.test_rbac import recorded_stories
-from tests.integration.world import PATIENCE, World
+from tests.integration.world import TIMEOUT_SECONDS, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -47,7 +47,13 @@ class Project:
         command = [*prefix, sys.executable, "-m", "rolecall", "replay", *arguments]
         environment = {**os.environ, **NO_CLUSTER, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         return subprocess.run(
-            command, cwd=self.directory, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+            command,
+            cwd=self.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
         )
 
     def results(self) -> dict[str, dict[str, Any]]:

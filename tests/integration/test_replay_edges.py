@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.test_replay import Project
-from tests.integration.world import PATIENCE, eventually
+from tests.integration.world import TIMEOUT_SECONDS, eventually
 
 COMMAND = """
 - name: Ask a program
@@ -73,7 +73,9 @@ async def record_of(things: Things, role: str, number: int) -> Path:
     async def look() -> list[Path]:
         return sorted((things.operator.folder / "records").glob(start))
 
-    return (await eventually(look, lambda found: len(found) >= number, PATIENCE, f"{number} records of {role}"))[-1]
+    return (await eventually(look, lambda found: len(found) >= number, TIMEOUT_SECONDS, f"{number} records of {role}"))[
+        -1
+    ]
 
 
 async def replay(things: Things, record: Path, *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -29,7 +29,7 @@ KIYOSHI = GVK("zundokokiyoshi.kaitoy.github.com", "v1beta1", "Kiyoshi")
 FOO = GVK("samplecontroller.k8s.io", "v1alpha1", "Foo")
 
 LOOK_EVERY_SECONDS = 0.1
-TIMEOUT_SECONDS = PATIENCE = 600.0
+TIMEOUT_SECONDS = 600.0
 """For each wait: machines are slow, and a wait that succeeds earlier costs nothing more."""
 Observed = TypeVar("Observed")
 

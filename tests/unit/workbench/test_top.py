@@ -37,7 +37,7 @@ from tests.unit.runner.serving.test_authentication import ApiServer
 __all__ = ["shown"]
 URL = "http://127.0.0.1:8090"
 HOSTILE = "spec\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\ud800\n[bold]"
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 ALTERNATE, USUAL = "\x1b[?1049h", "\x1b[?1049l"
 
 
@@ -293,7 +293,7 @@ async def drawn(ours: int, text: str) -> str:
     """Return the output of a terminal up to a text."""
     seen = ""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while text not in seen:
                 await asyncio.sleep(0.02)
                 seen += read(ours)
@@ -320,7 +320,7 @@ async def test_changes_are_drawn_until_a_signal(
     await drawn(ours, "default/three")
     process.send_signal(number)
     rest = await drawn(ours, USUAL)
-    assert await asyncio.wait_for(process.wait(), PATIENCE) == 130
+    assert await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS) == 130
     assert "Traceback" not in rest + read(ours)
 
 
@@ -339,7 +339,7 @@ async def test_lost_operator_is_reported_above_its_last_answer(terminal: tuple[i
 async def test_once_prints_colors_on_a_terminal(terminal: tuple[int, int], url: str) -> None:
     ours, theirs = terminal
     process = await start(url, "--once", output=theirs)
-    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+    assert await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS) == 0
     seen = read(ours)
     assert "\x1b[33m○ pending" in seen
     assert "default/two" in seen
@@ -352,7 +352,7 @@ async def test_no_color_environment_variable(
     monkeypatch.setenv("NO_COLOR", "1")
     ours, theirs = terminal
     process = await start(url, "--once", output=theirs)
-    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+    assert await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS) == 0
     assert "\x1b[33m" not in read(ours)
 
 
