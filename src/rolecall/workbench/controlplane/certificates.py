@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rolecall.system.files import write_private
 from rolecall.workbench.controlplane import components
-from rolecall.workbench.controlplane.api_server import ApiServer
+from rolecall.workbench.controlplane.api_client import ApiClient
 from rolecall.workbench.controlplane.components import HOST, Layout
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
@@ -210,7 +210,7 @@ class Credentials:
                 path, port, certificate_user(KeyPair(self._read(f"{user}.crt"), self._read(f"{user}.key")))
             )
 
-    def write_service_account_kubeconfig(self, server: ApiServer, port: int, account: tuple[str, str]) -> Path:
+    def write_service_account_kubeconfig(self, server: ApiClient, port: int, account: tuple[str, str]) -> Path:
         """Write a kubeconfig with a new token of the account (namespace, name). Raise ControlPlaneError on failure."""
         namespace, name = account
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"

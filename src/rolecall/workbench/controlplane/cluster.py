@@ -29,7 +29,7 @@ from typing import Self
 
 from rolecall.workbench.controlplane import components
 from rolecall.workbench.controlplane import state as component_processes
-from rolecall.workbench.controlplane.api_server import ApiServer, Response
+from rolecall.workbench.controlplane.api_client import ApiClient, Response
 from rolecall.workbench.controlplane.binaries import find_binaries
 from rolecall.workbench.controlplane.certificates import Credentials
 from rolecall.workbench.controlplane.components import COMPONENTS, HOST, Layout
@@ -54,7 +54,7 @@ def wait_until(condition: Callable[[], bool], deadline: float, check: Callable[[
     return False
 
 
-def create(server: ApiServer, path: str, body: object) -> bool:
+def create(server: ApiClient, path: str, body: object) -> bool:
     """Create an object; return whether it exists, possibly from an earlier attempt."""
     response = server.request("POST", path, body)
     return response.is_success or response.status == http.HTTPStatus.CONFLICT
@@ -65,25 +65,25 @@ def node_names(count: int) -> list[str]:
     return [f"node-{number}" for number in range(1, count + 1)]
 
 
-def create_nodes(server: ApiServer, count: int, kubelet_port: int) -> None:
+def create_nodes(server: ApiClient, count: int, kubelet_port: int) -> None:
     """Register the simulated nodes, whose kubelet listens on this port (0: without a kubelet)."""
     for name in node_names(count):
         _create(server, "/api/v1/nodes", components.node(name, kubelet_port), f"node {name!r}")
 
 
-def create_storage_class(server: ApiServer) -> None:
+def create_storage_class(server: ApiClient) -> None:
     """Create the default StorageClass."""
     path = "/apis/storage.k8s.io/v1/storageclasses"
     _create(server, path, components.storage_class(), "the default StorageClass")
 
 
-def _create(server: ApiServer, path: str, manifest: dict[str, object], name: str) -> None:
+def _create(server: ApiClient, path: str, manifest: dict[str, object], name: str) -> None:
     response = server.request("POST", path, manifest)
     if not response.is_success:
         raise ControlPlaneError(f"cannot create {name}: {response.message}")
 
 
-def has_service_accounts(server: ApiServer) -> bool:
+def has_service_accounts(server: ApiClient) -> bool:
     """Return whether the controller manager has populated the default namespace."""
     return all(
         server.get(f"/api/v1/namespaces/default/{path}").is_success
@@ -100,7 +100,7 @@ def _is_ready_node(node: dict[str, object]) -> bool:
     return False
 
 
-def has_ready_nodes(server: ApiServer, count: int) -> bool:
+def has_ready_nodes(server: ApiClient, count: int) -> bool:
     """Return whether all nodes are ready and accept pods."""
     items = server.get("/api/v1/nodes").content.get("items", [])
     return sum(_is_ready_node(node) for node in items) >= count
@@ -109,7 +109,7 @@ def has_ready_nodes(server: ApiServer, count: int) -> bool:
 class ProbePod:
     """The pod that verifies that the components work together; it is removed as soon as it runs."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiClient) -> None:
         self._server = server
         self._namespace, self._name = PROBE
         self._pods = f"/api/v1/namespaces/{self._namespace}/pods"
@@ -193,7 +193,7 @@ class Startup:
         state.is_ready = True
         self._store.save(state)
 
-    def _start_api_server(self, state: State, deadline: float, attempts: int = PORT_ATTEMPTS) -> ApiServer:
+    def _start_api_server(self, state: State, deadline: float, attempts: int = PORT_ATTEMPTS) -> ApiClient:
         """Start the API server; if another process takes the port first, try another port."""
         self._launch(state, components.API_SERVER)
         server = self._api_server(state)
@@ -217,10 +217,10 @@ class Startup:
             deadline = time.monotonic() + READY_TIMEOUT_SECONDS
             self._wait(alone, self._api_server(state).is_ready, component, deadline)
 
-    def _api_server(self, state: State) -> ApiServer:
-        return ApiServer(HOST, state.port, self._layout.certificates)
+    def _api_server(self, state: State) -> ApiClient:
+        return ApiClient(HOST, state.port, self._layout.certificates)
 
-    def _wait_until_working(self, state: State, server: ApiServer, deadline: float) -> None:
+    def _wait_until_working(self, state: State, server: ApiClient, deadline: float) -> None:
         """Wait until the other components work; an error names the one that does not."""
         probe = ProbePod(server)
         self._wait(state, lambda: has_service_accounts(server), components.CONTROLLER_MANAGER, deadline)
@@ -379,8 +379,8 @@ class ControlPlane:
         """Return the saved state, None if the control plane does not exist."""
         return self._store.load()
 
-    def _api_server(self, port: int) -> ApiServer:
-        return ApiServer(HOST, port, self.layout.certificates)
+    def _api_server(self, port: int) -> ApiClient:
+        return ApiClient(HOST, port, self.layout.certificates)
 
     def _known_state(self) -> State:
         state = self._store.load()

@@ -4,7 +4,7 @@ from typing import Any, cast
 import pytest
 
 from rolecall.workbench.controlplane import cluster as readiness
-from rolecall.workbench.controlplane.api_server import ApiServer, Response
+from rolecall.workbench.controlplane.api_client import ApiClient, Response
 
 READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}, "spec": {}}
 TAINTED = READY | {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}
@@ -26,8 +26,8 @@ class _Answers:
         return self.response
 
 
-def _server(answers: _Answers) -> ApiServer:
-    return cast("ApiServer", answers)
+def _server(answers: _Answers) -> ApiClient:
+    return cast("ApiClient", answers)
 
 
 @pytest.mark.parametrize(

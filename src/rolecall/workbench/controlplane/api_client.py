@@ -33,7 +33,7 @@ class Response:
         return str(self.content.get("message", ""))
 
 
-class ApiServer:
+class ApiClient:
     """A client of one API server, with the administrator's permissions."""
 
     def __init__(self, host: str, port: int, certificates: Path) -> None:
