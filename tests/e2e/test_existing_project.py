@@ -83,3 +83,9 @@ def test_the_image_has_licenses_and_a_bill_of_materials(project: Cluster) -> Non
     materials = json.loads(in_pod(project, "cat", "/opt/rolecall/rolecall.cdx.json"))
     versions = {each["name"]: each["version"] for each in materials["components"]}
     assert versions["ansible-core"].startswith("2.18.")
+
+
+def test_image_has_no_workbench(project: Cluster) -> None:
+    script = "from importlib.util import find_spec; print(bool(find_spec('rolecall.{}')))"
+    assert in_pod(project, "python3", "-c", script.format("runner")).strip() == "True"
+    assert in_pod(project, "python3", "-c", script.format("workbench")).strip() == "False"
