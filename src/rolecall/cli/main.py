@@ -74,14 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] and words[0] in COMMANDS and words[0] not in RUNNER_COMMANDS and not has_workbench():
+    command = words[0] if words and words[0] in COMMANDS else ""
+    if command and command not in RUNNER_COMMANDS and not has_workbench():
         sys.stderr.write(
-            f"rolecall: this installation has no workbench, as in operator images, so '{words[0]}' isn't available; "
+            f"rolecall: this installation has no workbench, as in operator images, so '{command}' isn't available; "
             "install the whole package, for example with 'pipx install rolecall'\n"
         )
         return 1
-    program = parser(words[0] if words[:1] and words[0] in COMMANDS else "")
-    options = program.parse_command(list(join_flag_values(words)) if words[:1] in (["run"], ["plan"]) else words)
+    options = parser(command).parse_command(list(join_flag_values(words)) if command in ("run", "plan") else words)
     code: int = options.handler(options)
     return code
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rolecall.cli.flags import BOOLEAN, GROUPS, Flag, all_flags
-from rolecall.runner.config import ansible_config as ansible_defaults
+from rolecall.runner.config import ansible_config
 from rolecall.runner.config.environment import (
     ansible_debug_logs,
     leader_election_id,
@@ -190,7 +190,7 @@ def ansible_defaults_for(settings: Settings, environment: Mapping[str, str]) -> 
     """Return the variables of runs for which the user has set no value."""
     conditionals = "true" if settings.allow_broken_conditionals else ""
     return {
-        ansible_defaults.ROLES_PATH: ansible_defaults.roles_path(Path.cwd(), environment),
-        **ansible_defaults.unless_configured("gathering", settings.gathering, environment),
-        **ansible_defaults.unless_configured("allow_broken_conditionals", conditionals, environment),
+        ansible_config.ROLES_PATH: ansible_config.roles_path(Path.cwd(), environment),
+        **ansible_config.unless_configured("gathering", settings.gathering, environment),
+        **ansible_config.unless_configured("allow_broken_conditionals", conditionals, environment),
     }
