@@ -55,7 +55,8 @@ def kill_run_processes(ident: str) -> list[int]:
 
 def kill_abandoned_runs() -> list[str]:
     """Kill this user's runs whose operator was killed, and return their names. Blocks."""
-    abandoned = [ident for ident, found in processes_by_run().items() if all(map(_is_abandoned, found))]
+    states = {ident: {_is_abandoned(each) for each in found} for ident, found in processes_by_run().items()}
+    abandoned = [ident for ident, found in states.items() if True in found and False not in found]
     for ident in abandoned:
         kill_run_processes(ident)
     return abandoned
@@ -72,11 +73,11 @@ def processes_by_run() -> dict[str, list[psutil.Process]]:
     return found
 
 
-def _is_abandoned(process: psutil.Process) -> bool:
-    """Return whether the operator of a process was in this namespace and has ended."""
+def _is_abandoned(process: psutil.Process) -> bool | None:
+    """Return whether the operator of a process was in this namespace and has ended; None if the process has ended."""
     namespace, _, rest = (mark := _variable(process.pid, OPERATOR_VARIABLE)).partition(":")
     if namespace != _namespace():
-        return False
+        return False if is_alive(process) else None
     try:
         return operator_mark(int(rest.partition(":")[0])) != mark
     except OSError:

@@ -3,6 +3,7 @@ import sys
 import psutil
 import pytest
 
+from rolecall.runner.runs import process_marks
 from rolecall.runner.runs.process_marks import (
     OPERATOR_VARIABLE,
     RUN_VARIABLE,
@@ -10,6 +11,7 @@ from rolecall.runner.runs.process_marks import (
     kill_abandoned_runs,
     kill_run_processes,
     operator_mark,
+    processes_by_run,
     processes_of_run,
 )
 from rolecall.system.processes import become_subreaper
@@ -56,6 +58,24 @@ def test_reused_process_id_is_not_the_operator() -> None:
     earlier = f"{namespace}:{pid}:{int(started) - 1}"
     with running(SLEEP, **{RUN_VARIABLE: "44", OPERATOR_VARIABLE: earlier}):
         assert "44" in kill_abandoned_runs()
+
+
+def test_run_is_abandoned_if_one_of_its_processes_ends_during_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a process, which the operator's end often causes, must not save the other processes of its run."""
+    with running(SLEEP) as operator:
+        marks = {RUN_VARIABLE: "46", OPERATOR_VARIABLE: operator_mark(operator.pid)}
+    with running(SLEEP, **marks) as ending, running(STUBBORN, **marks):
+
+        def processes_before_the_end() -> dict[str, list[psutil.Process]]:
+            found = processes_by_run()
+            ending.kill()
+            ending.wait()
+            return found
+
+        monkeypatch.setattr(process_marks, "processes_by_run", processes_before_the_end)
+        assert "46" in kill_abandoned_runs()
+        monkeypatch.undo()
+        assert processes_of_run("46") == []
 
 
 @pytest.mark.parametrize("mark", [operator_mark(), f"1:{2**22}:3", ""], ids=["alive", "in another container", "none"])
