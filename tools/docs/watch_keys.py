@@ -11,6 +11,7 @@ from rolecall.runner.config.watch_keys import BOOLEAN, LIST, Key
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),
     declared.READY_CONDITIONS: ("conditions", "../concepts/status.md#ready-reconciling-and-stalled"),
+    declared.READY: ("`Ready`", "#ready"),
     declared.STALLED_AFTER: ("`Stalled`", "../concepts/status.md#ready-reconciling-and-stalled"),
     declared.SELECTOR: ("matching labels", "#selector"),
     declared.WATCH_READS: ("the last run has read", "../concepts/reads-as-triggers.md"),

@@ -93,7 +93,7 @@ class Watch:
     max_runner_artifacts: int = keys.MAX_RUNNER_ARTIFACTS.default
     manage_status: bool = keys.MANAGE_STATUS.default
     ready_conditions: bool | None = None
-    ready: JSONPath | None = None
+    ready: FieldPath | None = None
     stalled_after_seconds: float | None = None
     watch_dependent_resources: bool = keys.WATCH_DEPENDENT_RESOURCES.default
     watch_cluster_scoped_resources: bool = keys.WATCH_CLUSTER_SCOPED_RESOURCES.default
@@ -204,7 +204,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
     if not (reader.get(keys.PLAYBOOK) or reader.get(keys.ROLE)):
         reader.add_error(keys.ROLE.name, "must specify Role or Playbook")
     finalizer = _read_finalizer(reader, finder)
-    ready = reader.read(keys.READY)
+    manage_status, ready_conditions = reader.read(keys.MANAGE_STATUS), reader.read(keys.READY_CONDITIONS)
     declared = read_declared(reader, [content, finalizer.content if finalizer else None])
     make = partial(
         Watch,
@@ -214,9 +214,9 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         reconcile_period_seconds=reader.read(keys.RECONCILE_PERIOD) or None,
         timeout_seconds=reader.read(keys.TIMEOUT) or None,
         max_runner_artifacts=reader.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
-        manage_status=reader.read(keys.MANAGE_STATUS),
-        ready_conditions=reader.read(keys.READY_CONDITIONS),
-        ready=_path(reader, keys.READY.name, parse_path, ready) if ready else None,
+        manage_status=manage_status,
+        ready_conditions=ready_conditions,
+        ready=_read_ready(reader, manage_status=manage_status, ready_conditions=ready_conditions),
         stalled_after_seconds=reader.read(keys.STALLED_AFTER),
         watch_dependent_resources=reader.read(keys.WATCH_DEPENDENT_RESOURCES),
         watch_cluster_scoped_resources=reader.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
@@ -248,6 +248,16 @@ def _read_gvk(reader: MappingReader) -> GVK:
         if reader.get(key) in (None, ""):
             reader.add_error(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
     return gvk
+
+
+def _read_ready(reader: MappingReader, *, manage_status: bool, ready_conditions: bool | None) -> FieldPath | None:
+    text = reader.get(keys.READY)
+    if text is None:
+        return None
+    if not manage_status or ready_conditions is False:
+        switch = keys.READY_CONDITIONS if manage_status else keys.MANAGE_STATUS
+        reader.add_error(keys.READY.name, f"has no effect, because {switch.name} is false: remove one of the two")
+    return _path(reader, keys.READY.name, FieldPath.parse, text)
 
 
 def _read_selector(reader: MappingReader) -> LabelSelector:

@@ -19,9 +19,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jsonpath_ng import JSONPath
-
-from rolecall.kube.jsonpath import values_at
+from rolecall.kube.jsonpath import FieldPath, values_at
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION
 from rolecall.runner.runs.events import Counts, RunSummary, cut
@@ -244,16 +242,27 @@ def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
 
 
-def unready_reason(path: JSONPath, document: Mapping[str, Any]) -> str:
-    """Return why an object isn't ready, empty if it is: all values at the path must be true.
+_TYPE_NAMES = {int: "number", float: "number", dict: "object", list: "array", type(None): "null"}
 
-    Ansible converts some values to strings, so the string ``true`` in any case counts as true.
+
+def unready_reason(path: FieldPath, document: Mapping[str, Any]) -> str:
+    """Return why an object isn't ready, empty if it is: each value at the path must be true.
+
+    A template often turns a boolean into a string, so the strings "true" and "false" count, in any case. Any other
+    value is a mistake: the object isn't ready. The reason names its type only, because the value may be a secret, or
+    another one in each run.
     """
-    values = values_at(path, document)
+    values = path.values(dict(document))
     if not values:
-        return f"The run reported no value at {path}"
-    is_ready = all(value.lower() == "true" if isinstance(value, str) else bool(value) for value in values)
-    return "" if is_ready else f"The run succeeded; {path} is not true yet"
+        return f"The run succeeded, but reported no value at {path.text}"
+    for value in values:
+        found = str(value).lower() if isinstance(value, str | bool) else ""
+        if found not in ("true", "false"):
+            name = _TYPE_NAMES.get(type(value), "string")
+            return f"The run succeeded, but the value at {path.text} is neither true nor false: its type is {name}"
+        if found == "false":
+            return f"The run succeeded, but {path.text} is false"
+    return ""
 
 
 def run_document(summary: RunSummary) -> dict[str, object]:

@@ -172,6 +172,7 @@ def entry_of(watch: Watch) -> dict[str, Any]:
         **_content(watch.content),
         "vars": dict(watch.variables),
         "manageStatus": watch.manage_status,
+        "ready": watch.ready.text if watch.ready else None,
         "snakeCaseParameters": watch.snake_case_parameters,
         "markUnsafe": watch.mark_unsafe,
         "allowVariables": sorted(watch.allow_variables),

@@ -27,6 +27,7 @@ _END: Final = r"$(?!\n)"
 _REFERENCE: Final[Schema] = {"type": "string", "pattern": r"\$[{A-Za-z_]"}
 _SCALAR: Final[Schema] = {"type": ["string", "number", "boolean", "null"]}
 _TRUE: Final = [word for word, value in BOOLEANS.items() if value]
+_FALSE: Final = [word for word, value in BOOLEANS.items() if not value]
 _ZERO: Final = PART.pattern.replace(r"\d", "0")
 _DURATION_FORM: Final = rf"\+?({PART.pattern})+|-({_ZERO})+|[+-]*0"
 
@@ -57,6 +58,7 @@ _FILLED: Final[Schema] = {"not": {"enum": ["", 0, False, None]}}
 
 _TEXTS: Final[Schema] = {"items": {"type": "string"}}
 _OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
+    keys.READY: {"type": ["string", "null"]},
     keys.VARIABLES: {"enum": [keys.VARIABLES.default, DECLARED, None]},
     keys.MATCH_LABELS: {"additionalProperties": {"type": "string"}},
     keys.EXPRESSION_KEY: {"type": "string"},
@@ -76,7 +78,7 @@ def watches_schema() -> Schema:
         "title": "watches.yaml",
         "description": "The kinds that the operator reconciles, and how.",
         "type": ["array", "null"],
-        "items": _of_mapping(keys.ENTRY, _any_filled(keys.ROLE, keys.PLAYBOOK)),
+        "items": _of_mapping(keys.ENTRY, _any_filled(keys.ROLE, keys.PLAYBOOK) | _rule_of_ready()),
     }
 
 
@@ -130,6 +132,12 @@ def _rule_of_items(key: Key[Any]) -> Schema:
 def _rule_of_finalizer() -> Schema:
     has_variables = _with(keys.VARS, {"type": "object", "minProperties": 1})
     return {"anyOf": [*_any_filled(keys.ROLE, keys.PLAYBOOK)["anyOf"], has_variables]}
+
+
+def _rule_of_ready() -> Schema:
+    is_on: Schema = {"not": {"anyOf": [{"const": False}, _spelled(_FALSE)]}}
+    switches = {key.name: is_on for key in (keys.MANAGE_STATUS, keys.READY_CONDITIONS)}
+    return {"if": _with(keys.READY, {"type": "string"}), "then": {"properties": switches}}
 
 
 def _any_filled(*declared: Key[Any]) -> Schema:

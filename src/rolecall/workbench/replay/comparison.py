@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.reconcile.status import is_equivalent, without_ready_conditions
+from rolecall.runner.reconcile.status import (
+    NOT_READY_YET,
+    READY,
+    RUN_SUCCEEDED,
+    Status,
+    condition_of,
+    is_equivalent,
+    without_ready_conditions,
+)
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.workbench.plan.model import ExitCode, TaskName, worst_of
@@ -303,16 +311,20 @@ def _redacted(parts: dict[str, Any] | None, redact: Callable[[str], str]) -> dic
 def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the status of the record and of the replay if they differ.
 
-    ``Ready`` and similar conditions don't count: they follow from the outcome, the time and the watch.
+    ``Ready`` and similar conditions count only if both runs succeeded: then they follow from the values that the run
+    reported. Otherwise they follow from the time too, and a record may be of an operator that doesn't write them.
     """
-    recorded = record.end["status"]
-    before = {
-        "status": recorded and without_ready_conditions(recorded),
-        "requeueAfterSeconds": record.end["requeueAfterSeconds"],
-    }
-    status = None if ending.status is None else without_ready_conditions(dict(ending.status))
-    found = equality.unified_status(before["status"], status)
-    if before["status"] and found and is_equivalent(before["status"], found):
-        found = before["status"]  # counts of tasks don't matter
+    recorded, replayed = record.end["status"], None if ending.status is None else dict(ending.status)
+    if not (_has_readiness(recorded) and _has_readiness(replayed)):
+        recorded, replayed = (each and without_ready_conditions(each) for each in (recorded, replayed))
+    before = {"status": recorded, "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
+    found = equality.unified_status(recorded, replayed)
+    if recorded and found and is_equivalent(recorded, found):
+        found = recorded  # counts of tasks don't matter
     unified = {"status": found, "requeueAfterSeconds": ending.requeue_after_seconds}
     return None if unified == before else (before, unified)
+
+
+def _has_readiness(status: Status | None) -> bool:
+    """Return whether the operator's ``Ready`` reports if an object is ready after a success."""
+    return (condition_of(status or {}, READY) or {}).get("reason") in (RUN_SUCCEEDED, NOT_READY_YET)

@@ -311,6 +311,26 @@ def test_status_mapping_keeps_the_spelling_of_its_fields(directory: Path) -> Non
     assert [match.value for match in watch.status["readyPods"].find({"stats": {"ready": 2}})] == [2]
 
 
+def test_ready_is_a_jsonpath(directory: Path) -> None:
+    ready = load_entry(directory, "  ready: $.stats.is_ready\n").ready
+    assert ready is not None
+    assert ready.values({"stats": {"is_ready": False}}) == [False]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("  ready: $.stats..\n", r"key ready \(line 5\): not a JSONPath: '\$.stats..'"),
+        ("  ready: true\n", r"key ready \(line 5\): expected a JSONPath, found True"),
+        ("  manageStatus: no\n  ready: $.a\n", r"ready \(line 6\): has no effect, because manageStatus is false"),
+        ("  ready: $.a\n  readyConditions: off\n", r"ready \(line 5\): has no effect, because readyConditions is"),
+    ],
+)
+def test_ready_without_effect_is_an_error(directory: Path, keys: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load_entry(directory, keys)
+
+
 def test_roles_are_searched_from_the_working_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory)
     (directory / "watches.yaml").write_text(ENTRY)

@@ -10,7 +10,7 @@ from ansible_collections.rolecall.util.plugins.module_utils.status import merge_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.jsonpath import FieldPath, parse_path
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.status import (
@@ -376,20 +376,30 @@ def test_foreign_conditions_of_any_status_are_kept(old: Status) -> None:
     assert [item for item in new["conditions"] if item.get("type") not in ours] == foreign
 
 
+IS_FALSE = "The run succeeded, but $.stats.pods[*].is_ready is false"
+NO_VALUE = "The run succeeded, but reported no value at $.stats.pods[*].is_ready"
+NO_BOOLEAN = "The run succeeded, but the value at $.stats.pods[*].is_ready is neither true nor false: its type is "
+
+
 @pytest.mark.parametrize(
-    ("stats", "reason"),
+    ("values", "reason"),
     [
-        ({"is_ready": True}, ""),
-        ({"is_ready": "True"}, ""),
-        ({"is_ready": 2}, ""),
-        ({"is_ready": False}, "The run succeeded; $.stats.is_ready is not true yet"),
-        ({"is_ready": "no"}, "The run succeeded; $.stats.is_ready is not true yet"),
-        ({"is_ready": None}, "The run succeeded; $.stats.is_ready is not true yet"),
-        ({}, "The run reported no value at $.stats.is_ready"),
+        ([True], ""),
+        (["True"], ""),
+        (["true", True], ""),
+        ([False], IS_FALSE),
+        (["False"], IS_FALSE),
+        ([True, False], IS_FALSE),
+        ([True, 2], NO_BOOLEAN + "number"),
+        (["yes"], NO_BOOLEAN + "string"),
+        ([None], NO_BOOLEAN + "null"),
+        ([[True]], NO_BOOLEAN + "array"),
+        ([], NO_VALUE),
     ],
 )
-def test_object_is_ready_if_the_value_at_the_path_is_true(stats: dict[str, Any], reason: str) -> None:
-    assert unready_reason(parse_path("$.stats.is_ready"), {"stats": stats}) == reason
+def test_object_is_ready_if_each_value_at_the_path_is_true(values: list[Any], reason: str) -> None:
+    document = {"stats": {"pods": [{"is_ready": value} for value in values]}}
+    assert unready_reason(FieldPath.parse("$.stats.pods[*].is_ready"), document) == reason
 
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -446,7 +456,7 @@ STALLED = ("False", "False", "True", "RunFailed")
 REQUEUED = ("Unknown", "True", "False", "RunRequeued")
 UNREADY = ("False", "True", "False", "NotReadyYet")
 PAUSED = ("Unknown", "True", "False", "RunsPaused")
-NOT_READY = replace(SUCCESS_READINESS, unready="The run succeeded; $.stats.is_ready is not true yet")
+NOT_READY = replace(SUCCESS_READINESS, unready="The run succeeded, but $.stats.is_ready is false")
 READY_NOW = replace(SUCCESS_READINESS, unready="")
 OUTCOMES = {
     "success": SUCCESS_READINESS,
@@ -533,7 +543,12 @@ def test_stalled_after_zero_stalls_at_the_first_failure() -> None:
 
 @pytest.mark.parametrize(
     ("steps", "next_step"),
-    [("success", "success@60"), ("run requeue@1", "requeue@2"), ("success pause@1", "pause@2/2")],
+    [
+        ("success", "success@60"),
+        ("run requeue@1", "requeue@2"),
+        ("unready", "unready@60"),
+        ("success pause@1", "pause@2/2"),
+    ],
 )
 def test_repeated_outcome_is_not_written(steps: str, next_step: str) -> None:
     old = after(steps)

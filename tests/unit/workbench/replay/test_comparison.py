@@ -1,5 +1,6 @@
 """Comparisons of two runs by their writes, and the verdict about a record."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -133,6 +134,26 @@ STATUSES: dict[str, tuple[dict[str, Any], dict[str, Any], Verdict]] = {
         {"conditions": [{"type": "Running", "reason": "Successful", "ansibleResult": {"ok": 3}}]},
         {"conditions": [{"type": "Running", "reason": "Failed", "ansibleResult": {"ok": 3}}]},
         Verdict.DIFFERENT,
+    ),
+}
+
+
+def ready(value: str, reason: str) -> dict[str, Any]:
+    """Return a status with Ready, which has another time whenever it is called."""
+    since = f"2027-01-15T08:00:{next(SECONDS):02}Z"
+    what = {"type": "Ready", "status": value, "reason": reason, "observedGeneration": 1}
+    return {"conditions": [{**what, "lastTransitionTime": since}], "pods": 2}
+
+
+SECONDS = itertools.count()
+STATUSES |= {
+    "the same readiness": (ready("False", "NotReadyYet"), ready("False", "NotReadyYet"), Verdict.SAME),
+    "another readiness": (ready("False", "NotReadyYet"), ready("True", "RunSucceeded"), Verdict.DIFFERENT),
+    "a readiness that was not recorded": ({"pods": 2}, ready("False", "NotReadyYet"), Verdict.SAME),
+    "a readiness that depends on the time": (
+        ready("Unknown", "RunRequeued"),
+        ready("True", "RunSucceeded"),
+        Verdict.SAME,
     ),
 }
 
