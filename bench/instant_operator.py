@@ -16,10 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
 
-from rolecall.runner.config.environment import watch_namespaces
-from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.settings import Settings, watch_namespaces
 from rolecall.runner.config.watches import load_watches
-from rolecall.runner.controller.priorities import Priority, PriorityOrder
+from rolecall.runner.controller.work_queue import Priority, PriorityOrder
 from rolecall.runner.operator import run_operator
 from rolecall.runner.runs.events import Counts, RunSummary
 from rolecall.runner.runs.process import OnEvent, RunSpec

@@ -17,7 +17,7 @@ from bench.report import Row
 from bench.stage import Stage, progress
 
 from rolecall.kube.quantities import parse_bytes
-from rolecall.runner.runs.artifacts import size_on_disk
+from rolecall.runner.runs.cleanup import size_on_disk
 
 MEMORY_MIB = 768.0
 """``resources.limits.memory`` of deploy/operator/deployment.yaml."""

@@ -13,7 +13,7 @@ from functools import partial
 
 import psutil
 
-from rolecall.runner.election.lease import LEASE
+from rolecall.runner.election.elector import LEASE
 from rolecall.runner.election.membership import shard_of
 from tests.chaos.fault import Act, Fault
 from tests.chaos.heartbeats import HEARTBEAT

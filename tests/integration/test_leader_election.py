@@ -17,8 +17,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.election.elector import Election, Elector
-from rolecall.runner.election.lease import LEASE
+from rolecall.runner.election.elector import LEASE, Election, Elector
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import serving
 from rolecall.system.clock import LoopClock

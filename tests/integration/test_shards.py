@@ -13,7 +13,7 @@ import pytest
 
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.election.lease import LEASE
+from rolecall.runner.election.elector import LEASE
 from rolecall.runner.election.membership import shard_of
 from rolecall.runner.runs.workspace import workspaces_of
 from rolecall.workbench.controlplane import ControlPlane

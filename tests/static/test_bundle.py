@@ -10,7 +10,7 @@ import pytest
 from tools.bundle.files import bundle_files
 from tools.bundle.service_version import TARGETS, Release
 
-from rolecall.runner.config.environment import watch_namespaces
+from rolecall.runner.config.settings import watch_namespaces
 from tests.static.bundle import Bundle, read_bundle
 from tests.static.bundle_rules import RULES
 from tests.static.repository import ROOT, crds, documents

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.kube.quantities import format_bytes, format_duration, parse_bytes, parse_non_negative_duration
-from rolecall.runner.config.environment import parse_boolean
-from rolecall.runner.config.settings import LOG_EVENTS, Settings
+from rolecall.runner.config.settings import LOG_EVENTS, Settings, parse_boolean
 from rolecall.system.logs import ENCODERS, LEVELS, TIME_ENCODINGS, LogSettings
 
 

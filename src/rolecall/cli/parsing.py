@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rolecall.cli.flags import BOOLEAN, GROUPS, Flag, all_flags
 from rolecall.runner.config import ansible_config
-from rolecall.runner.config.environment import (
+from rolecall.runner.config.settings import (
+    LOG_EVENTS,
+    Settings,
     ansible_debug_logs,
     leader_election_id,
     output_verbosity,
     watch_namespaces,
 )
-from rolecall.runner.config.settings import LOG_EVENTS, Settings
 from rolecall.system.logs import get_logger
 
 USAGE_EXIT_CODE = 2

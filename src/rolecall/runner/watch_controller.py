@@ -25,7 +25,6 @@ from rolecall.runner.config.watches import Trigger, Watch
 from rolecall.runner.controller.controller import Controller
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.controller.manager import Manager
-from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.store import Change
 from rolecall.runner.controller.triggers import (
     PrimaryPredicate,
@@ -34,7 +33,7 @@ from rolecall.runner.controller.triggers import (
     requests_for_annotation,
     requests_for_owner,
 )
-from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
 from rolecall.runner.reads.observed_state import Target
@@ -58,8 +57,8 @@ from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.traces import ReconcileTracer
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
+from rolecall.runner.runs.cleanup import OrphanedWorkspaces
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.orphaned_workspaces import OrphanedWorkspaces
 from rolecall.runner.runs.process import Runner
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.system.logs import get_logger

@@ -21,8 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rolecall.runner.dashboard.guard import ACCESS_PATH, is_loopback
-from rolecall.runner.dashboard.html import list_path
+from rolecall.runner.dashboard.html import ACCESS_PATH, is_loopback, list_path
 from rolecall.runner.dashboard.views import SHAPES, Query, State, ago, until
 
 UPDATE_SECONDS: Final = 2.0

@@ -13,8 +13,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, ReferenceType, Trigger, Watch
 from rolecall.runner.controller.manager import Manager
-from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
 from rolecall.runner.proxy.ownership import Owner

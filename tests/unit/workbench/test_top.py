@@ -23,8 +23,7 @@ from aiohttp.test_utils import TestServer
 from rich.console import Console
 
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.dashboard.guard import Guard
-from rolecall.runner.dashboard.server import dashboard_application, serving_dashboard
+from rolecall.runner.dashboard.server import Guard, dashboard_application, serving_dashboard
 from rolecall.runner.dashboard.views import Query, kind_id
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics

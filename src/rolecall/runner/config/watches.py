@@ -20,7 +20,7 @@ from rolecall.kube.references import GVK
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config import watch_keys as keys
 from rolecall.runner.config.content import Content, ContentFinder, read_declared
-from rolecall.runner.config.environment import ansible_verbosity, max_concurrent_reconciles
+from rolecall.runner.config.settings import ansible_verbosity, max_concurrent_reconciles
 from rolecall.runner.config.watch_keys import Key
 from rolecall.runner.config.yaml_reader import (
     ConfigurationError,

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from structlog.contextvars import bound_contextvars
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.controller.priorities import FairScheduler, Priority
-from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Cause, FairScheduler, Priority, WorkQueue
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:  # tools without metrics use results too

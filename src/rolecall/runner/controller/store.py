@@ -31,8 +31,7 @@ from rolecall.kube.metadata import (
     shared_labels,
 )
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
-from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.controller.work_queue import Cause, Priority
 
 # Metadata that every write changes, or that follows from other fields.
 _VOLATILE_METADATA: Final = frozenset({"resourceVersion", "managedFields", "generation"})

@@ -3,6 +3,9 @@
 A page requests its changing part every two seconds, with the tag of its current content: if nothing has changed, the
 response is 304, without a body. No connection stays open, so this works behind every proxy and through
 ``kubectl port-forward``, and a client that disconnects leaves nothing behind.
+
+On a loopback address, the request must name a loopback host, so that a web site whose name resolves to this machine
+can't read the dashboard. Everywhere else, a token is needed.
 """
 
 import json
@@ -13,18 +16,26 @@ from functools import partial
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.dashboard.guard import Guard, is_loopback
-from rolecall.runner.dashboard.html import NO_NAMESPACE, STATIC_TYPES, Pages, query_of, static_file
+from rolecall.runner.dashboard.html import (
+    ACCESS_PATH,
+    NO_NAMESPACE,
+    STATIC_TYPES,
+    Pages,
+    is_loopback,
+    query_of,
+    static_file,
+)
 from rolecall.runner.dashboard.objects import Lists, object_view
 from rolecall.runner.dashboard.runs import RecordCache, run_view
 from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
 from rolecall.runner.dashboard.views import ListView, ObjectView, RunView, to_json
-from rolecall.runner.serving.authentication import TokenReviewer
+from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import parse_address, serve, serving_tls
 from rolecall.system.blocking_work import run_in_thread
@@ -34,6 +45,16 @@ logger = get_logger("dashboard")
 
 FLAG: Final = "--ui-bind-address"
 _HTML: Final = "text/html"
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_METHODS: Final = ("GET", "HEAD")
 
 
 @asynccontextmanager
@@ -64,7 +85,7 @@ async def serving_dashboard(
         yield port
 
 
-def dashboard_application(sources: Sources, guard: Guard) -> web.Application:
+def dashboard_application(sources: Sources, guard: "Guard") -> web.Application:
     """Return the application that serves the pages."""
     application = web.Application()
     guard.protect(application)
@@ -150,3 +171,42 @@ def _wants_json(request: web.Request) -> bool:
 
 def _json(view: ListView | ObjectView | RunView) -> web.Response:
     return web.json_response(to_json(view), dumps=lambda value: json.dumps(value, ensure_ascii=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Accepts requests that may read the dashboard; without a reviewer, no token is needed."""
+
+    reviewer: TokenReviewer | None
+    is_on_loopback: bool
+
+    def protect(self, application: web.Application) -> None:
+        """Protect an application."""
+        application.on_response_prepare.append(_add_headers)
+
+        @web.middleware
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            refused = await self._refusal(request)
+            return refused if refused is not None else await handler(request)
+
+        application.middlewares.append(check)
+
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        if request.method not in _METHODS:
+            return web.Response(status=405, text="The dashboard is read-only\n", headers={"Allow": ", ".join(_METHODS)})
+        if self.is_on_loopback and not is_loopback(_host_of(request)):
+            return web.Response(status=421, text="The dashboard is served on loopback: use localhost as its host\n")
+        if self.reviewer is None:
+            return None
+        return await refusal(request, self.reviewer, ACCESS_PATH, takes_password=True)
+
+
+def _host_of(request: web.Request) -> str:
+    """Return the host that a request names, without its port."""
+    host = request.headers.get("Host", "").lower()
+    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")

@@ -13,6 +13,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -20,12 +21,13 @@ from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.election.lease import LEASE, free_lease, held_lease, new_lease, spec_of, timestamp
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:  # tools without metrics use LeadershipLostError too
     from rolecall.runner.serving.metrics import OperatorMetrics
+
+LEASE = GVK("coordination.k8s.io", "v1", "Lease")
 
 logger = get_logger("leader")
 
@@ -327,3 +329,42 @@ class Elector:
         """Return a Lease that this replica takes or renews now."""
         election = self.election
         return held_lease(lease, election.identity, math.ceil(election.lease_seconds), timestamp(self.clock))
+
+
+def timestamp(clock: Clock) -> str:
+    """Return the time of the wall clock in the format of Leases."""
+    return datetime.fromtimestamp(clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def spec_of(lease: RawObject) -> dict[str, Any]:
+    """Return the spec of a Lease, empty if it has none."""
+    found = lease.get("spec")
+    return found if isinstance(found, dict) else {}
+
+
+def new_lease(key: ObjectKey) -> RawObject:
+    """Return a Lease without a spec."""
+    metadata = {"name": key.name, "namespace": key.namespace}
+    return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata}
+
+
+def held_lease(lease: RawObject, holder: str, seconds: int, now: str) -> RawObject:
+    """Return a Lease that its holder takes or renews."""
+    old = spec_of(lease)
+    is_renewed = old.get("holderIdentity") == holder
+    spec = {
+        **old,
+        "holderIdentity": holder,
+        "leaseDurationSeconds": seconds,
+        "renewTime": now,
+        "acquireTime": old.get("acquireTime", now) if is_renewed else now,
+        "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if is_renewed or not old else 1),
+    }
+    return {**lease, "spec": spec}
+
+
+def free_lease(lease: RawObject, now: str) -> RawObject:
+    """Return a Lease without a holder."""
+    spec = {**spec_of(lease), "leaseDurationSeconds": 1, "renewTime": now}
+    spec.pop("holderIdentity", None)
+    return {**lease, "spec": spec}

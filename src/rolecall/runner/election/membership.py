@@ -5,25 +5,113 @@ seen, so the API server rejects it if another client has changed the Lease in th
 compared: a member is dead when its Lease hasn't changed for its duration since this replica saw it. Its Lease is
 replaced before its shards are taken, so a renewal that is still on its way is rejected, and the member ends.
 
+There are three kinds of Leases. The *group Lease* has the name of the election; ``shards/<N>`` holds it while any
+replica with that number of shards works, so that a replica without shards, or with another number, doesn't. Each
+replica has a *member Lease*, which it renews. A *shard Lease* is a record: its holder doesn't renew it, and it is valid
+while the member Lease of its holder is.
+
 An object belongs to the same shard on every replica and in every version of Python. FNV-1a spreads even names that
 differ in one digit. An object that is deleted and created again stays in its shard, so the replica that may still have
 a run of the old one is the one that reconciles the new one.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import Self
 
-from rolecall.kube.references import ObjectKey
-from rolecall.runner.election.elector import Election
-from rolecall.runner.election.lease import LeaseNames, LeaseRecord, LeaseView
+from rolecall.kube.metadata import annotation_of, resource_version_of
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.election.elector import Election, spec_of
+
+PREFERRED_HOLDER_ANNOTATION = "rolecall.dev/next-holder"
+"""The member that should take a free shard Lease next."""
 
 PREFERENCE_SECONDS = 4.0
 """How long other members leave a free shard to its preferred holder."""
 
 _RENEW_SHARE = 0.5
 """Of the renewal deadline: after so long without a sign of a renewal, every member renews the group Lease."""
+
+
+def with_preferred_holder(lease: RawObject, holder: str) -> RawObject:
+    """Return a Lease that names its preferred next holder; an empty one removes the annotation."""
+    metadata = dict(lease["metadata"])
+    annotations = {**(metadata.get("annotations") or {}), PREFERRED_HOLDER_ANNOTATION: holder}
+    if not holder:
+        del annotations[PREFERRED_HOLDER_ANNOTATION]
+    metadata["annotations"] = annotations
+    return {**lease, "metadata": metadata}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """One Lease as it was read; ``version`` is its resourceVersion, ``seconds`` its duration (0 if it has none)."""
+
+    name: str
+    holder: str
+    version: str
+    seconds: float
+    preferred_holder: str
+    lease: RawObject
+
+    @classmethod
+    def of(cls, lease: RawObject) -> Self:
+        """Return the record of a Lease."""
+        spec = spec_of(lease)
+        return cls(
+            str(lease["metadata"]["name"]),
+            str(spec.get("holderIdentity") or ""),
+            resource_version_of(lease),
+            float(spec.get("leaseDurationSeconds") or 0),
+            annotation_of(lease, PREFERRED_HOLDER_ANNOTATION) or "",
+            lease,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """All Leases at one moment: the group Lease, member Leases by name, shard Leases by index."""
+
+    group: LeaseRecord | None
+    members: Mapping[str, LeaseRecord]
+    shards: Mapping[int, LeaseRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseNames:
+    """The names of the Leases of one election with ``count`` shards; ``group`` is the Lease of the election."""
+
+    group: ObjectKey
+    count: int
+
+    @property
+    def group_holder(self) -> str:
+        """The holder of the group Lease."""
+        return f"shards/{self.count}"
+
+    def member(self, identity: str) -> ObjectKey:
+        """Return the Lease of a member; the part of an identity behind the last ``_`` is unique."""
+        return ObjectKey(self.group.namespace, f"{self._member_prefix}{identity.rpartition('_')[2]}")
+
+    def shard(self, index: int) -> ObjectKey:
+        """Return the Lease of a shard."""
+        return ObjectKey(self.group.namespace, f"{self.group.name}-shard-{index}-of-{self.count}")
+
+    @property
+    def _member_prefix(self) -> str:
+        return f"{self.group.name}-member-of-{self.count}-"
+
+    def view(self, leases: Iterable[RawObject]) -> LeaseView:
+        """Return the view of a list of Leases; those of other elections are ignored."""
+        records = {record.name: record for record in map(LeaseRecord.of, leases)}
+        shards = {index: records.get(self.shard(index).name) for index in range(self.count)}
+        return LeaseView(
+            records.get(self.group.name),
+            {name: record for name, record in records.items() if name.startswith(self._member_prefix)},
+            {index: record for index, record in shards.items() if record is not None},
+        )
 
 
 def quotas(held: Mapping[str, int], count: int) -> dict[str, int]:

@@ -16,19 +16,29 @@ from typing import TYPE_CHECKING, Protocol
 from rolecall.kube.errors import ConflictError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.controller import Controller, Dispatcher
-from rolecall.runner.election.elector import Attempts, Election, Elector, LeadershipLostError, LeaseClient
-from rolecall.runner.election.lease import (
+from rolecall.runner.election.elector import (
     LEASE,
-    LeaseNames,
-    LeaseRecord,
-    LeaseView,
+    Attempts,
+    Election,
+    Elector,
+    LeadershipLostError,
+    LeaseClient,
     free_lease,
     held_lease,
     new_lease,
     timestamp,
+)
+from rolecall.runner.election.membership import (
+    Handoff,
+    LeaseNames,
+    LeaseRecord,
+    LeaseView,
+    Membership,
+    Purpose,
+    Write,
+    shard_of,
     with_preferred_holder,
 )
-from rolecall.runner.election.membership import Handoff, Membership, Purpose, Write, shard_of
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 

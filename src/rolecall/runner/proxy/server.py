@@ -18,9 +18,7 @@ from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy import forward
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, BodyWorker, read_body
-from rolecall.runner.proxy.conditional_writes import ConditionalWrites, removed_uid
 from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_response, relay, upstream_headers
-from rolecall.runner.proxy.owner_injection import OwnerInjector
 from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read
 from rolecall.runner.proxy.request_info import is_valid_target, origin_form, parse
 from rolecall.runner.proxy.sessions import (
@@ -32,6 +30,7 @@ from rolecall.runner.proxy.sessions import (
     SessionSpec,
 )
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_upgrade
+from rolecall.runner.proxy.writes import ConditionalWrites, OwnerInjector, removed_uid
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
 

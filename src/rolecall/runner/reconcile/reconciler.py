@@ -29,8 +29,7 @@ from rolecall.kube.quantities import format_duration, parse_non_negative_duratio
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
-from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
 from rolecall.runner.reconcile.own_writes import SelfTriggers

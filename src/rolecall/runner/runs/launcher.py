@@ -16,8 +16,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent
-from rolecall.runner.config.environment import HIGHEST_VERBOSITY, parse_integer
-from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.settings import HIGHEST_VERBOSITY, Settings, parse_integer
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.api_access import ApiAccess, RequestListener
 from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, strip_colors

@@ -26,7 +26,7 @@ from rolecall.kube.quantities import format_duration
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.runs.api_access import RunEnvironment
-from rolecall.runner.runs.artifacts import ArtifactBudget
+from rolecall.runner.runs.cleanup import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process_marks import (

@@ -3,15 +3,21 @@
 ``ForkSpawn`` replaces ``pexpect.spawn`` in the process of one run, so that ansible-runner stays the driver. The state
 that ansible-core computed when the server imported it is reset for the run. A run whose environment differs from the
 server's in more than the variables that are specific to each run gets a new interpreter.
+
+With some of the patches, a task may start in the process of ansible-playbook and turn out to need a worker. It is then
+abandoned and restarts in a worker. The worker receives the results of the modules that have run already, so that
+nothing is done twice.
 """
 
 import os
 import sys
 import termios
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pexpect
 import ptyprocess
@@ -22,7 +28,6 @@ from rolecall.runner.runs.planned.playbook import PLANNED_RUNS, without_command
 from rolecall.runner.runs.planned.playbook import main as planned_main
 from rolecall.runner.warm.ansible_patches import reset_state
 from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus
-from rolecall.runner.warm.ansible_patches.task_placement import TaskPlacement
 from rolecall.runner.warm.forked_child import (
     ProcessTitles,
     close_descriptors_except,
@@ -198,3 +203,77 @@ def _close_connections_in_children() -> None:
 
     urllib3.PoolManager.__init__ = init  # type: ignore[assignment,method-assign]
     os.register_at_fork(after_in_child=close_connections)
+
+
+_LOCAL = "ansible.plugins.connection.local"
+_SHELL = "ansible.plugins.shell.sh"
+_EXECUTABLE = "/bin/sh"
+
+
+class NeedsWorker(BaseException):
+    """Unwinds a task that needs a worker; not an error, so that no handler of Ansible's catches it."""
+
+
+class ModuleResult(NamedTuple):
+    """How the process of a module ended: the exit code as a shell reports it, stdout and stderr."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+class TaskPlacement:
+    """Where the current task of this process runs, and the results of its modules so far."""
+
+    def __init__(self) -> None:
+        self.is_in_process = False
+        """Whether the task runs in the process of ansible-playbook."""
+        self._results: deque[tuple[str, ModuleResult]] = deque()
+
+    @contextmanager
+    def in_process(self) -> Iterator[None]:
+        """Run a task in the process of ansible-playbook; its results are kept only if it has to restart in a worker."""
+        self.is_in_process = True
+        try:
+            yield
+            # The next task may start in a worker and must not find these results.
+            self._results.clear()
+        finally:
+            self.is_in_process = False
+
+    @contextmanager
+    def in_worker(self) -> Iterator[None]:
+        """Start a worker, which finds the results that the same task has recorded."""
+        try:
+            yield
+        finally:
+            self._results.clear()
+
+    def require_worker(self, reason: str) -> None:
+        """Return if this is a worker. Raises NeedsWorker if not."""
+        if self.is_in_process:
+            raise NeedsWorker(reason)
+
+    def record_result(self, module: str, result: ModuleResult) -> None:
+        """Record the result of a module, unless this is a worker."""
+        if self.is_in_process:
+            self._results.append((module, result))
+
+    def recorded_result(self, module: str) -> ModuleResult | None:
+        """Return the result of a module that this task has run before it needed a worker; None if there is none."""
+        if self.is_in_process or not self._results or self._results[0][0] != module:
+            return None
+        return self._results.popleft()[1]
+
+
+def reason_not_local(action: Any) -> str:
+    """Return why a task doesn't run on this host, as this user, with /bin/sh; an empty string if it does."""
+    connection = action._connection  # noqa: SLF001 - no public way
+    executable = action._play_context.executable  # noqa: SLF001 - no public way
+    if type(connection).__module__ != _LOCAL:
+        return f"its connection is {connection.transport}"
+    if connection.become is not None:
+        return "it runs as another user"
+    if type(connection._shell).__module__ != _SHELL or executable != _EXECUTABLE:  # noqa: SLF001 - no public way
+        return f"its shell is {executable}"
+    return ""

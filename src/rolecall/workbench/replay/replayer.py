@@ -18,8 +18,7 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.files import SUFFIX
 from rolecall.runner.record.reader import RecordError, StoredRecord, UnreadableRecordError, read_record
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.planned import clock
-from rolecall.runner.runs.planned.journal import DIRECTORY_VARIABLE
+from rolecall.runner.runs.planned.journal import DIRECTORY_VARIABLE, write_times
 from rolecall.runner.runs.process import OnEvent, ProcessRunner, Runner, RunSpec
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.blocking_work import run_in_thread
@@ -157,7 +156,7 @@ class _ClockedRunner:
         lines = RunLines.of_record(self.record)
         started, starts = lines.started.timestamp(), lines.task_starts()
         file = Path(spec.environment.variables[DIRECTORY_VARIABLE]).with_suffix(".clock.json")
-        variables = await run_in_thread(lambda: clock.write_times(file, started, starts))
+        variables = await run_in_thread(lambda: write_times(file, started, starts))
         recorded = self.record.head.get("environment", {})
         environment = replace(spec.environment, variables={**spec.environment.variables, **recorded, **variables})
         return await self.runner.run(replace(spec, environment=environment), on_event)

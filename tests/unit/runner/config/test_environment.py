@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK
 from rolecall.runner.config.ansible_config import home_variables, roles_path, unless_configured
-from rolecall.runner.config.environment import (
+from rolecall.runner.config.settings import (
     ansible_debug_logs,
     ansible_verbosity,
     max_concurrent_reconciles,

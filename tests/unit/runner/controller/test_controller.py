@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.controller import Controller, Dispatcher, Result
-from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.manual_clock import ManualClock, settle
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runner.controller.priorities import FairScheduler, Priority, PriorityOrder
+from rolecall.runner.controller.work_queue import FairScheduler, Priority, PriorityOrder
 from tests.unit.manual_clock import ManualClock
 
 LOW, MEDIUM, HIGH = Priority.LOW, Priority.MEDIUM, Priority.HIGH

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
-from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.store import EMPTY, Change, Entry, FieldChecksums, Store
-from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.controller.work_queue import Cause, Priority
 from tests.unit.json_values import JSON
 from tests.unit.runner.controller.samples import POD, make_change, make_object
 

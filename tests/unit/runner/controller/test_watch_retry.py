@@ -2,7 +2,7 @@ from structlog.testing import capture_logs
 
 from rolecall.kube.errors import ForbiddenError, UnknownKindError
 from rolecall.kube.references import GVK
-from rolecall.runner.controller.watch_retry import WatchRetry
+from rolecall.runner.controller.informer import WatchRetry
 
 WIDGET = GVK("example.com", "v1", "Widget")
 MISSING = UnknownKindError(WIDGET)

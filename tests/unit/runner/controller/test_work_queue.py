@@ -5,8 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.work_queue import Backoff, Cause, RequestState, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, RequestState, WorkQueue
 from tests.unit.manual_clock import ManualClock
 
 OWN = Cause("own write", "uid", "1")

@@ -8,13 +8,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
-from rolecall.runner.dashboard.guard import Guard
-from rolecall.runner.dashboard.server import dashboard_application
+from rolecall.runner.dashboard.server import Guard, dashboard_application
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy import Exchange
-from rolecall.runner.record.memory import RecordMemory, RunHistory
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.run_record import Ending, RecordMemory, RunHistory, RunRecord
 from rolecall.runner.runs.events import RunSummary
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster

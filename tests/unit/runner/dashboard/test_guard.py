@@ -3,8 +3,8 @@ import base64
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from rolecall.runner.dashboard.guard import HEADERS, Guard, is_loopback
-from rolecall.runner.dashboard.server import dashboard_application
+from rolecall.runner.dashboard.html import is_loopback
+from rolecall.runner.dashboard.server import HEADERS, Guard, dashboard_application
 from rolecall.runner.serving.authentication import TokenReviewer
 from tests.unit.runner.dashboard.conftest import Shown
 from tests.unit.runner.serving.test_authentication import ApiServer

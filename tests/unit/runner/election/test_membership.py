@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.election.lease import PREFERRED_HOLDER_ANNOTATION, LeaseNames
-from rolecall.runner.election.membership import Membership, Purpose, Write, fnv1a_64, quotas, shard_of
+from rolecall.runner.election.membership import (
+    PREFERRED_HOLDER_ANNOTATION,
+    LeaseNames,
+    Membership,
+    Purpose,
+    Write,
+    fnv1a_64,
+    quotas,
+    shard_of,
+)
 from tests.unit.runner.election.simulated_replicas import GROUP, election
 
 NAMES = LeaseNames(GROUP, 4)

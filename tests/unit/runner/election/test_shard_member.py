@@ -12,8 +12,7 @@ import pytest
 import structlog
 
 from rolecall.kube.errors import KubeError
-from rolecall.runner.election.elector import LeadershipLostError
-from rolecall.runner.election.lease import new_lease
+from rolecall.runner.election.elector import LeadershipLostError, new_lease
 from rolecall.runner.election.shard_member import ShardMember
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.runner.election.simulated_leases import DirectClient, LeaseServer

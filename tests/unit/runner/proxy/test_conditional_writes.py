@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rolecall.runner.proxy.conditional_writes import with_precondition
+from rolecall.runner.proxy.writes import with_precondition
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import Run
 

@@ -281,7 +281,7 @@ async def test_large_body_is_decoded_outside_event_loop(
         threads.add(threading.current_thread().name.partition("_")[0])
         return decode(body, content_type)
 
-    for module in ("bodies", "conditional_writes"):
+    for module in ("bodies", "writes"):
         monkeypatch.setattr(f"rolecall.runner.proxy.{module}.decode", recording_decode)
     for method in ("POST", "PUT"):
         path = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/cm"

@@ -24,8 +24,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
-from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.reconcile import status_writer as write_retry
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec

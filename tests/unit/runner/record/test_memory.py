@@ -2,8 +2,7 @@
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.record.document import document_of
-from rolecall.runner.record.memory import MAX_LINES, RecordMemory, RunHistory
-from rolecall.runner.record.run_record import Bodies, RunRecord
+from rolecall.runner.record.run_record import MAX_LINES, Bodies, RecordMemory, RunHistory, RunRecord
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, make_record
 

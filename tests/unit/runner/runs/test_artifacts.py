@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.runs.artifacts import ArtifactBudget, size_on_disk
+from rolecall.runner.runs.cleanup import ArtifactBudget, size_on_disk
 from rolecall.runner.runs.workspace import Inputs, Workspace
 
 KIND = GVK("example.com", "v1", "Foo")

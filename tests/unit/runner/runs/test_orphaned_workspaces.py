@@ -6,7 +6,7 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.informer import Informer
-from rolecall.runner.runs.orphaned_workspaces import OrphanedWorkspaces, remove_old_kubeconfigs
+from rolecall.runner.runs.cleanup import OrphanedWorkspaces, remove_old_kubeconfigs
 from rolecall.runner.runs.workspace import Inputs, Workspace, workspaces_of
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster

@@ -11,7 +11,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.runs import process as process_module
 from rolecall.runner.runs.api_access import RunEnvironment
-from rolecall.runner.runs.artifacts import ArtifactBudget
+from rolecall.runner.runs.cleanup import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process import ProcessRunner, RunProcess, RunSpec, grace_seconds, new_ident

@@ -9,8 +9,7 @@ from aiohttp import web
 from cryptography import x509
 
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.serving.certificate import ServingCertificate, create_self_signed
-from rolecall.runner.serving.servers import Address, serve
+from rolecall.runner.serving.servers import Address, ServingCertificate, create_self_signed, serve
 from tests.integration.world import eventually
 
 

@@ -15,13 +15,13 @@ from rolecall.kube.references import RawObject
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving import servers as listener
 from rolecall.runner.serving.authentication import TokenReviewer
-from rolecall.runner.serving.certificate import ServingCertificate
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import (
     CONNECTIONS,
     FRESH_SECONDS,
     Address,
     Check,
+    ServingCertificate,
     SharedRender,
     metrics_application,
     parse_address,

@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from rolecall.runner.serving.metrics import Registry
-from rolecall.runner.serving.user_metrics import RefusedError, UserMetrics
+from rolecall.runner.serving.metrics import RefusedError, Registry, UserMetrics
 
 
 class Metrics:

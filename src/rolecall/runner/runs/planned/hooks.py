@@ -19,13 +19,19 @@ from ansible.plugins import action as action_plugins
 from ansible.plugins import loader, strategy
 from ansible.utils.display import Display
 
-from rolecall.runner.runs.planned import unknown_result
 from rolecall.runner.runs.planned.classification import ActionCategory, Verdict, reason_elsewhere
-from rolecall.runner.runs.planned.clock import TaskClock
 from rolecall.runner.runs.planned.files import PlanFiles
-from rolecall.runner.runs.planned.journal import RUN_COMMANDS_VARIABLE, Journal
-from rolecall.runner.runs.planned.tasks import PlanProgress, TaskActions, install_fast_waits, name_of
-from rolecall.runner.runs.planned.unknown_result import PlanEnded, wrap_method
+from rolecall.runner.runs.planned.journal import RUN_COMMANDS_VARIABLE, Journal, TaskClock
+from rolecall.runner.runs.planned.tasks import (
+    PlanEnded,
+    PlanProgress,
+    TaskActions,
+    install_fast_waits,
+    install_unknown_results,
+    name_of,
+    register_whole_results,
+    wrap_method,
+)
 
 _PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp", "ANSIBLE_REMOTE_TMP": "tmp"}
 """Directories that Ansible itself would create in the home directory."""
@@ -49,8 +55,8 @@ def install(directory: Path, environment: Mapping[str, str], clock: TaskClock) -
         (TaskQueueManager, "run", hooks.run_play),
     ):
         wrap_method(owner, name, wrapper)
-    unknown_result.install(progress.end_by_use)
-    unknown_result.register_whole_results(lambda: progress.withheld_now)
+    install_unknown_results(progress.end_by_use)
+    register_whole_results(lambda: progress.withheld_now)
     _install_lookups(actions.check_lookup, files)
     _install_reads(files)
     install_fast_waits()

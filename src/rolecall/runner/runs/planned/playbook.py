@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rolecall.runner.runs.planned import clock
-from rolecall.runner.runs.planned.journal import DIRECTORY_VARIABLE
+from rolecall.runner.runs.planned.journal import DIRECTORY_VARIABLE, set_clock
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus, installed_patches
 
 PLANNED_RUNS = "planned-runs"
@@ -44,9 +43,9 @@ def main(arguments: Sequence[str], patch: PatchStatus) -> None:
     from ansible.cli import playbook  # noqa: PLC0415
 
     from rolecall.runner.runs.planned.hooks import install  # noqa: PLC0415
-    from rolecall.runner.runs.planned.unknown_result import PlanEnded  # noqa: PLC0415
+    from rolecall.runner.runs.planned.tasks import PlanEnded  # noqa: PLC0415
 
-    install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ), clock.install(os.environ))
+    install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ), set_clock(os.environ))
     try:
         playbook.main(list(arguments))
     except PlanEnded as ended:

@@ -42,7 +42,6 @@ except ImportError:  # before 2.19
     _internal = _traceback = _loader = None
 
 from rolecall.runner.warm.ansible_patches.reset_state import set_kubeconfig
-from rolecall.runner.warm.ansible_patches.task_placement import ModuleResult, TaskPlacement, reason_not_local
 from rolecall.runner.warm.forked_child import (
     close_descriptors_except,
     reset_signals,
@@ -50,7 +49,7 @@ from rolecall.runner.warm.forked_child import (
     set_environment,
     set_standard_streams,
 )
-from rolecall.runner.warm.playbook_process import ForkContext
+from rolecall.runner.warm.playbook_process import ForkContext, ModuleResult, TaskPlacement, reason_not_local
 
 PROFILE = "legacy"
 _INTERPRETER_PREFIXES = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")

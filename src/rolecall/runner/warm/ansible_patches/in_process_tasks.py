@@ -32,7 +32,7 @@ except ImportError:  # before 2.19
     _task = _jinja_plugins = None
 
 from rolecall.runner.warm.ansible_patches.reset_state import set_kubeconfig
-from rolecall.runner.warm.ansible_patches.task_placement import NeedsWorker, TaskPlacement
+from rolecall.runner.warm.playbook_process import NeedsWorker, TaskPlacement
 
 _PURE_ACTIONS = frozenset({"assert", "debug", "fail", "normal", "set_fact", "set_stats", "validate_argument_spec"})
 """Action plugins of ansible-core that only compute a result or start one module."""

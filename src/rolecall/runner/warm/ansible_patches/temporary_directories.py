@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.plugins import action as action_plugins
 
-from rolecall.runner.warm.ansible_patches.task_placement import reason_not_local
+from rolecall.runner.warm.playbook_process import reason_not_local
 
 _PLAIN_PATH = re.compile(r"^(~/|/)[\w/.+@-]*$")
 _DEFAULT_DIRECTORY = "~/.ansible/tmp"

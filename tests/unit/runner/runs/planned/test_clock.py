@@ -6,12 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from rolecall.runner.runs.planned.clock import TaskStart, write_times
+from rolecall.runner.runs.planned.journal import TaskStart, write_times
 
 SHOW = """
 import datetime, json, os, time
-from rolecall.runner.runs.planned import clock
-installed = clock.install(os.environ)
+from rolecall.runner.runs.planned.journal import set_clock
+installed = set_clock(os.environ)
 def shown():
     return [time.time(), datetime.datetime.now(datetime.timezone.utc).timestamp()]
 shows = [shown()]

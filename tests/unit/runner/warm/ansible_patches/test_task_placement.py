@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from rolecall.runner.warm.ansible_patches.task_placement import ModuleResult, NeedsWorker, TaskPlacement
+from rolecall.runner.warm.playbook_process import ModuleResult, NeedsWorker, TaskPlacement
 
 FIRST, SECOND = ModuleResult(0, b"first", b""), ModuleResult(3, b"", b"second")
 
