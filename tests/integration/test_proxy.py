@@ -32,15 +32,6 @@ async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
     assert set(run.dependents) == {(CONFIG_MAP, Ownership.OWNER_REFERENCE)}
 
 
-async def test_what_is_owned_stays_owned_when_it_is_applied_or_replaced(run: Run) -> None:
-    text = json.dumps(config_map(run.world, "cm"))
-    for arguments in (("apply", "--server-side"), ("apply", "--server-side"), ("replace",)):
-        code, output = await run.kubectl(*arguments, "-f", "-", text=text)
-        assert code == 0, output
-        assert await run.owners("cm") == [run.spec.owner.uid]
-    assert len(run.noted()) <= 2, "a replace that changes nothing is no write"
-
-
 async def test_a_users_object_is_not_adopted_unless_the_annotation_asks(run: Run) -> None:
     await run.world.client.create(config_map(run.world, "users"))
     for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.spec.owner.uid])):
@@ -48,18 +39,6 @@ async def test_a_users_object_is_not_adopted_unless_the_annotation_asks(run: Run
         code, output = await run.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=text)
         assert code == 0, output
         assert await run.owners("users") == expected
-
-
-async def test_a_cluster_scoped_object_is_annotated(run: Run) -> None:
-    name = f"{run.world.namespace}-more"
-    code, output = await run.kubectl("create", "namespace", name)
-    assert code == 0, output
-    created = await run.world.client.get(GVK("", "v1", "Namespace"), ObjectKey("", name))
-    await run.world.client.delete(GVK("", "v1", "Namespace"), ObjectKey("", name))
-    assert created["metadata"]["annotations"] == {
-        "operator-sdk/primary-resource": f"{run.world.namespace}/primary",
-        "operator-sdk/primary-resource-type": "ConfigMap",
-    }
 
 
 async def test_the_secret_is_in_no_file_but_the_kubeconfig(run: Run) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from rolecall.kube.errors import KubeError, NotFoundError
-from rolecall.kube.metadata import metadata_of, owner_references_of
+from rolecall.kube.metadata import owner_references_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
@@ -18,7 +18,6 @@ from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, 
 NAMESPACE = GVK("", "v1", "Namespace")
 CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
 DEFINITIONS = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
-TOWN = GVK("test.rolecall.dev", "v1", "Town")
 QUIET_SECONDS = 3.0
 
 BEYOND = """
@@ -50,34 +49,9 @@ async def elsewhere(world: World) -> AsyncIterator[World]:
 
 SHARED = Shared(
     {
-        "watching": Role(BEYOND, "watchClusterScopedResources: true"),
         "blind": Role(BEYOND, 'blacklist: [{group: "", version: v1, kind: ConfigMap}]'),
     }
 )
-
-
-async def test_annotated_dependents_in_another_namespace_and_of_the_cluster_are_put_back(
-    world: World, elsewhere: World, things: Things
-) -> None:
-    thing = things["watching"]
-    await thing.create({"elsewhere": elsewhere.namespace})
-    await thing.succeeds()
-    far, role = await elsewhere.get(CONFIG_MAP, "far"), await elsewhere.client.get(CLUSTER_ROLE, cluster_key(elsewhere))
-    for made in (far, role):
-        assert owner_references_of(made) == ()
-        assert metadata_of(made)["annotations"] == {
-            "operator-sdk/primary-resource": f"{world.namespace}/one",
-            "operator-sdk/primary-resource-type": f"{thing.gvk.kind}.test.rolecall.dev",
-        }
-    await elsewhere.delete(CONFIG_MAP, "far")
-    await elsewhere.wait_for(CONFIG_MAP, "far", lambda obj: obj["data"] == {"wanted": "yes"})
-    await elsewhere.client.patch(CLUSTER_ROLE, cluster_key(elsewhere), {"metadata": {"labels": {"wanted": "no"}}})
-
-    async def label() -> str:
-        role = await elsewhere.client.get(CLUSTER_ROLE, cluster_key(elsewhere))
-        return str(metadata_of(role)["labels"]["wanted"])
-
-    await eventually(label, lambda value: value == "yes", TIMEOUT_SECONDS, "the label is put back")
 
 
 async def test_dependents_that_nobody_wants_to_watch_start_nothing(elsewhere: World, things: Things) -> None:

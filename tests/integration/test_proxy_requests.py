@@ -101,37 +101,6 @@ async def test_what_is_created_in_protobuf_is_owned(asking: Asking) -> None:
     await asking.run.world.patch(CONFIG_MAP, "binary", {"metadata": {"finalizers": None}})
 
 
-async def test_generated_names_dry_runs_and_puts_that_create_are_owned(asking: Asking) -> None:
-    world, uid = asking.run.world, asking.run.spec.owner.uid
-    generated = config_map(world, "") | {"metadata": {"generateName": "made-"}}
-    status, answer = await asking.proxy("POST", asking.path, generated)
-    assert (status, owners(json.loads(answer))) == (201, [uid])
-    status, answer = await asking.proxy("POST", f"{asking.path}?dryRun=All", config_map(world, "dry"))
-    assert (status, owners(json.loads(answer))) == (201, [uid])
-    assert await world.find(CONFIG_MAP, "dry") is None
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "put"}, "spec": {}}
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases/put"
-    for expected in (201, 200):
-        status, answer = await asking.proxy("PUT", path, lease)
-        assert (status, owners(json.loads(answer))) == (expected, [uid])
-
-
-async def test_a_list_that_is_posted_is_the_api_servers_to_refuse(asking: Asking) -> None:
-    posted = {"apiVersion": "v1", "kind": "ConfigMapList", "items": [config_map(asking.run.world, "listed")]}
-    status, answer = await asking.proxy("POST", asking.path, posted)
-    direct = json.loads(await asking.api_server("POST", asking.path, json.dumps(posted).encode()))
-    assert (status, json.loads(answer)["message"]) == (direct["code"], direct["message"])
-    assert await asking.run.world.find(CONFIG_MAP, "listed") is None
-
-
-async def test_a_reference_that_the_role_wrote_is_left_as_it_is(asking: Asking) -> None:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "primary", "uid": asking.run.spec.owner.uid}
-    written = [reference | {"controller": True, "blockOwnerDeletion": True}]
-    obj = config_map(asking.run.world, "own", ownerReferences=written)
-    status, answer = await asking.proxy("POST", asking.path, obj)
-    assert (status, json.loads(answer)["metadata"]["ownerReferences"]) == (201, written)
-
-
 @pytest.mark.parametrize(
     ("oddity", "header"),
     [

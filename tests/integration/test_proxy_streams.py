@@ -2,14 +2,10 @@
 
 import asyncio
 import hashlib
-import json
-import os
 import re
 import socketserver
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -136,22 +132,3 @@ async def test_logs_are_followed_until_the_run_ends(run: Run, kubelet: Kubelet, 
         await reading
         await run.proxy.revoke(run.spec)
         await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
-
-
-async def test_the_modules_for_commands_and_logs_work(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
-    line = f"for {run.world.namespace} by modules"
-    write_log(kubelet, line)
-    pod = {"namespace": run.world.namespace}
-    tasks = [
-        {"kubernetes.core.k8s_exec": {**pod, "pod": "web", "command": "echo executed"}, "register": "executed"},
-        {"kubernetes.core.k8s_log": {**pod, "name": "web"}, "register": "logged"},
-        {"ansible.builtin.debug": {"msg": "{{ executed.stdout }} and {{ logged.log }}"}},
-    ]
-    playbook = tmp_path / "playbook.yml"
-    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-    variables = ("-e", f"ansible_python_interpreter={sys.executable}")
-    program = str(Path(sys.executable).parent / "ansible-playbook")
-    code, output = await run.command(program, str(playbook), *variables, LANG=os.environ.get("LANG", "C.UTF-8"))
-    assert code == 0, output
-    assert "executed\\n and " in output
-    assert line in output

@@ -199,13 +199,6 @@ async def test_words_of_ansible_args_and_verbosity_reach_ansible(bench: Bench) -
 
 
 @WARM_ONLY
-async def test_modules_of_our_collection_are_found(bench: Bench) -> None:
-    summary = await bench.run(bench.role("- rolecall.util.requeue_after: {time: 7s}\n"))
-    assert summary.message == ""
-    assert summary.requeue_after_seconds == 7
-
-
-@WARM_ONLY
 async def test_a_failing_task_is_named_and_a_rescued_one_is_not(bench: Bench) -> None:
     role = bench.role("""
         - block:
@@ -224,17 +217,6 @@ async def test_a_failing_task_is_named_and_a_rescued_one_is_not(bench: Bench) ->
     assert summary.status == "failed"
     assert summary.message == "Task 'Loop': non-zero return code 3: item 3"
     assert summary.counts.failures == 1
-
-
-@WARM_ONLY
-async def test_a_rescued_failure_alone_is_a_success(bench: Bench) -> None:
-    role = bench.role("""
-        - block:
-            - ansible.builtin.fail: {msg: never mind}
-          rescue:
-            - ansible.builtin.debug:
-    """)
-    assert (await bench.run(role)).is_successful
 
 
 @WARM_ONLY
@@ -393,14 +375,6 @@ async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> 
     assert processes_of_run(job.ident) == []
 
 
-@WARM_ONLY
-async def test_the_environment_of_a_job_reaches_the_play(bench: Bench) -> None:
-    job = bench.job(bench.role("""- ansible.builtin.debug: {msg: "at {{ lookup('env', 'K8S_AUTH_HOST') }}"}"""))
-    environment = RunEnvironment({"K8S_AUTH_HOST": "http://localhost:8888"})
-    await bench.runner.run(replace(job, environment=environment), bench.events.append)
-    assert "at http://localhost:8888" in {event.message for event in bench.events}
-
-
 async def test_cancelling_twice_does_not_spare_the_play(bench: Bench) -> None:
     job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
@@ -473,16 +447,6 @@ async def test_an_error_of_the_listener_ends_the_play(bench: Bench) -> None:
     with pytest.raises(LookupError, match="Sleep"):
         await bench.runner.run(job, listen)
     assert processes_of_run(job.ident) == []
-
-
-@WARM_ONLY
-async def test_runs_of_several_objects_do_not_mix(bench: Bench, tmp_path: Path) -> None:
-    other = Bench(tmp_path / "other", bench.runner)
-    tasks = "- ansible.builtin.set_stats: {data: {who: '{{ who }}'}}\n"
-    mine, others = await asyncio.gather(
-        bench.run(bench.role(tasks), Inputs({"who": "mine"})), other.run(other.role(tasks), Inputs({"who": "other"}))
-    )
-    assert (mine.stats, others.stats) == ({"who": "mine"}, {"who": "other"})
 
 
 async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Bench) -> None:

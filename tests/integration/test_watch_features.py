@@ -11,7 +11,7 @@ WRITE_DOWN = """
       apiVersion: v1
       kind: ConfigMap
       metadata:
-        name: "{{ ansible_operator_meta.name }}-{{ phase | default('main') }}"
+        name: "{{ ansible_operator_meta.name }}-main"
         namespace: "{{ ansible_operator_meta.namespace }}"
       data:
         colour: "{{ favourite_colour | default('none') }}"
@@ -23,29 +23,14 @@ WRITE_DOWN = """
     spec_name: "{{ object_name }}_spec"
 """
 REPORT = "- name: Report\n  ansible.builtin.set_stats: {data: {small: 7, list: [1, 2]}, aggregate: false}\n"
-NOT_YET = "- name: Not yet\n  ansible.builtin.fail: {msg: not yet}\n"
-PLAYBOOK = """
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - ansible.builtin.import_role: {name: by-playbook}
-"""
-FINALIZER = "test.rolecall.dev/finalizer"
 PAUSED = "rolecall.dev/paused"
 PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 SHARED = Shared(
     {
         "plain": Role(WRITE_DOWN, "vars: {favourite_colour: red}"),
         "unsafe": Role(WRITE_DOWN, "markUnsafe: true"),
-        "with-farewell": Role(
-            WRITE_DOWN, f"finalizer: {{name: {FINALIZER}, role: farewell, vars: {{phase: farewell}}}}"
-        ),
-        "farewell": Role(NOT_YET),
-        "with-vars": Role(WRITE_DOWN, f"finalizer: {{name: {FINALIZER}, vars: {{phase: farewell}}}}"),
-        "selected": Role(WRITE_DOWN, "selector: {matchExpressions: [{key: reconcile, operator: Exists}]}"),
         "periodic": Role(WRITE_DOWN, "reconcilePeriod: 1h"),
         "unmanaged": Role(WRITE_DOWN, "manageStatus: false"),
-        "by-playbook": Role(WRITE_DOWN, playbook=PLAYBOOK),
         "mapped": Role(
             REPORT,
             "status: {small: $.stats.small, items: '$.stats.list[*]', ran: $.run.status, gone: $.stats.nothing}",
@@ -70,45 +55,6 @@ async def test_an_unsafe_spec_is_never_evaluated(world: World, things: Things) -
     assert (await world.get(CONFIG_MAP, "one-main"))["data"]["snake"] == "{{ lookup('pipe', 'id') }}"
 
 
-async def keep_farewell(world: World) -> None:
-    """Make the ConfigMap that a farewell fills in; as it is nobody's dependent, it stays when the Thing goes."""
-    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one-farewell}}")
-
-
-async def test_finalizer_runs_its_own_role_before_the_object_is_deleted(world: World, things: Things) -> None:
-    """It is on the object before the first run, and leaves only after its own run has succeeded."""
-    thing = things["with-farewell"]
-    await keep_farewell(world)
-    await thing.create()
-    assert metadata_of(await thing.succeeds())["finalizers"] == [FINALIZER]
-    await thing.delete()
-    await thing.fails("not yet")
-    assert "data" not in await world.get(CONFIG_MAP, "one-farewell")
-    thing.write_role(WRITE_DOWN, "farewell")
-    await thing.goes()
-    assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == thing.gvk.kind
-
-
-async def test_finalizer_with_only_vars_runs_the_main_role(world: World, things: Things) -> None:
-    """The main role runs once more, with the finalizer's vars."""
-    thing = things["with-vars"]
-    await keep_farewell(world)
-    await thing.create()
-    await thing.succeeds()
-    await thing.delete()
-    await thing.goes()
-    assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == thing.gvk.kind
-
-
-async def test_selector_excludes_other_objects(things: Things) -> None:
-    """An object without the label is not touched; the one next to it is."""
-    without, chosen = things.named("selected", "without"), things.named("selected", "with")
-    await without.create()
-    await chosen.create(labels={"reconcile": "yes"})
-    await chosen.succeeds()
-    assert "status" not in await without.get()
-
-
 async def test_the_period_comes_from_the_annotation_first(things: Things) -> None:
     """An object is reconciled again after its own period; one whose period is none reports this."""
     often, wrong = things.named("periodic", "often"), things.named("periodic", "wrong")
@@ -129,14 +75,6 @@ async def test_without_manage_status_nothing_is_written_to_the_object(world: Wor
 
     await eventually(ended, bool, TIMEOUT_SECONDS, "the run has ended")
     assert metadata_of(await thing.get())["resourceVersion"] == metadata_of(created)["resourceVersion"]
-
-
-async def test_a_playbook_serves_as_well_as_a_role(world: World, things: Things) -> None:
-    """An entry with a playbook runs it, and the role next to it."""
-    thing = things["by-playbook"]
-    await thing.create()
-    await thing.succeeds()
-    assert (await world.get(CONFIG_MAP, "one-main"))["data"]["kind"] == thing.gvk.kind
 
 
 async def test_the_status_mapping_reads_stats_and_leaves_foreign_fields(things: Things) -> None:
