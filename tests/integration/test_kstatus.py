@@ -19,7 +19,7 @@ START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 ON = Readiness(is_on=True)
 SUCCESS, FAILURE = ReconcileOutcome(), ReconcileOutcome(failure="Task 'Boom': no")
 REQUEUE = ReconcileOutcome(requests_requeue=True)
-UNREADY = ReconcileOutcome(unready="not yet")
+UNREADY, READY = ReconcileOutcome(unready="not yet"), ReconcileOutcome(unready="")
 FINAL = ReconcileOutcome(failure="Unable to parse reconcile period annotation", is_final=True)
 
 
@@ -70,7 +70,7 @@ class Moment:
 
 NEW = Moment()
 DONE, RETRIED, STALLED = NEW.ended(SUCCESS), NEW.ended(FAILURE), NEW.ended(FINAL)
-RESULTS = (DONE, RETRIED, STALLED, NEW.ended(REQUEUE))
+RESULTS = (DONE, RETRIED, STALLED, NEW.ended(REQUEUE), NEW.ended(UNREADY))
 MOMENTS: dict[str, list[tuple[str, Moment]]] = {
     "no run yet; the CRD has the": [("InProgress", NEW)],
     "first run, or first run after": [
@@ -79,13 +79,22 @@ MOMENTS: dict[str, list[tuple[str, Moment]]] = {
         *(("InProgress", result.edited().running()) for result in RESULTS),
     ],
     "the spec has changed, its run": [("InProgress", result.edited()) for result in RESULTS],
-    "success": [("Current", DONE), ("Current", DONE.edited().running().ended(SUCCESS))],
+    "success": [
+        ("Current", DONE),
+        ("Current", DONE.edited().running().ended(SUCCESS)),
+        ("Current", NEW.ended(UNREADY).ended(READY)),
+        ("Current", NEW.ended(UNREADY).ended(replace(READY, requests_requeue=True))),
+    ],
     "success, and the role has requested": [("InProgress", NEW.ended(REQUEUE))],
-    "success, and `ready` of the watch": [
+    "success, but the value of `ready`": [
         ("InProgress", NEW.ended(UNREADY)),
         ("InProgress", NEW.ended(UNREADY).later(1).running()),
     ],
-    "failure with a pending retry": [("InProgress", RETRIED), ("InProgress", DONE.later(99).ended(FAILURE))],
+    "failure with a pending retry": [
+        ("InProgress", RETRIED),
+        ("InProgress", DONE.later(99).ended(FAILURE)),
+        ("InProgress", NEW.ended(UNREADY).later(99).ended(FAILURE)),
+    ],
     "failure, and retries haven't": [("Failed", RETRIED.later(30).running().ended(FAILURE))],
     "failure that requires another": [("Failed", STALLED)],
     "any later run of the same": [("Current", DONE.running()), ("Failed", STALLED.running())],

@@ -27,6 +27,7 @@ from tests.integration.world import (
     FOO,
     HIKAWA,
     KIYOSHI,
+    POD,
     POD_SCALER,
     REPLICA_SET,
     TIMEOUT_SECONDS,
@@ -188,6 +189,92 @@ async def test_a_foo_that_cannot_have_its_deployment_has_failed_until_it_can(
         await seen_until(seen, lambda obj: is_true(obj, "Ready"), "the success after the edit")
     assert story(judge, seen) == ["InProgress", "Failed", "InProgress", "Current", "InProgress", "Current"]
     assert_written_with_the_others(seen)
+
+
+@pytest.mark.parametrize(
+    "case", [(POD_SCALER, POD_SCALER_MANIFEST, {"tier": "web"}), (FOO, FOO_MANIFEST, {"controller": FOO_NAME})]
+)
+async def test_object_is_ready_when_its_pods_are_and_not_before(
+    world: World,
+    running: Operator,
+    defined: ControlPlane,
+    judge: Judge,
+    case: tuple[GVK, str, dict[str, str]],
+) -> None:
+    """The pods fit on no node, so they become ready when the test reports it instead of a kubelet."""
+    gvk, text, labels = case
+    assert running.is_ready()
+    await world.create(NO_ROOM)
+    async with recording(world, gvk) as seen:
+        (name,) = names(await world.create(text))
+        waiting = asyncio.create_task(wait_with_kubectl(world, defined, f"{gvk.kind}.{gvk.group}/{name}".lower()))
+        first, second = await eventually(
+            lambda: world.pods(**labels), lambda pods: len(pods) == 2, TIMEOUT_SECONDS, "two pods"
+        )
+        await report_pod(world, first, is_ready=True)
+        half = await world.wait_for(gvk, name, lambda obj: ready_pods(obj) == 1)
+        assert ready_conditions(half) == UNREADY
+        assert is_true(half, "Successful")
+        assert not waiting.done()
+        await report_pod(world, second, is_ready=True)
+        await waiting
+        await report_pod(world, second, is_ready=False)
+        await world.wait_for(gvk, name, lambda obj: ready_pods(obj) == 1)
+        await seen_until(seen, lambda obj: ready_conditions(obj) == UNREADY, "the pod is not ready any more")
+    assert story(judge, seen) == ["InProgress", "Current", "InProgress"]
+    assert {ready_pods(obj) for obj in seen if is_true(obj, "Ready")} == {2}
+    assert_written_with_the_others(seen)
+
+
+NO_ROOM = """
+apiVersion: v1
+kind: LimitRange
+metadata: {name: no-room}
+spec: {limits: [{type: Container, default: {cpu: 10k}, defaultRequest: {cpu: 10k}}]}
+"""
+UNREADY = {"Ready": "False", "Reconciling": "True", "Stalled": "False", "reasons": ["NotReadyYet"]}
+
+
+def ready_pods(obj: RawObject) -> int | None:
+    """Return how many pods are ready by the status of a PodScaler or a Foo."""
+    status = obj.get("status") or {}
+    return status.get("ready", status.get("availableReplicas"))
+
+
+def ready_conditions(obj: RawObject) -> dict[str, object]:
+    """Return the status of each of the three conditions, and their reasons."""
+    found = [condition(obj, kind) for kind in ("Ready", "Reconciling", "Stalled")]
+    reasons = sorted({each.get("reason", "") for each in found})
+    return {**{each.get("type", ""): each.get("status") for each in found}, "reasons": reasons}
+
+
+async def report_pod(world: World, pod: RawObject, *, is_ready: bool) -> None:
+    """Report whether a pod is ready, as a kubelet does."""
+    conditions = [{"type": "Ready", "status": str(is_ready), "lastTransitionTime": "2026-01-01T12:00:00Z"}]
+    await world.patch(POD, names([pod])[0], {"status": {"phase": "Running", "conditions": conditions}}, "status")
+
+
+@pytest.mark.parametrize("drift", [{"metadata": {"labels": {"app": "other"}}}, {"spec": {"replicas": 5}}])
+async def test_foo_is_ready_again_after_the_repair_of_its_deployment(
+    world: World, running: Operator, drift: dict[str, object]
+) -> None:
+    """Nothing but the Deployment's controller may follow the repair, and this is enough."""
+    assert running.is_ready()
+    await world.create(FOO_MANIFEST)
+    await world.wait_for(FOO, FOO_NAME, lambda obj: is_true(obj, "Ready"))
+
+    async def finished() -> int:
+        return len(running.messages("Reconcile succeeded", kind="Foo", namespace=world.namespace))
+
+    before = await finished()
+    await world.patch(DEPLOYMENT, "foo-deployment", drift)
+    await world.wait_for(
+        DEPLOYMENT,
+        "foo-deployment",
+        lambda obj: (metadata_of(obj)["labels"]["app"], obj["spec"]["replicas"]) == ("nginx", 2),
+    )
+    await eventually(finished, lambda count: count > before, TIMEOUT_SECONDS, "the end of the run that repaired it")
+    await world.wait_for(FOO, FOO_NAME, lambda obj: is_true(obj, "Ready"))
 
 
 async def test_a_replica_set_keeps_the_status_of_its_controller(world: World, running: Operator, judge: Judge) -> None:

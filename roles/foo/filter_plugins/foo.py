@@ -16,29 +16,40 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        return {"foo_plan": plan}
+        return {"foo_plan": plan, "foo_report": report}
 
 
 def plan(deployments: list[Object], foo: Object, wanted: Object) -> Object:
     """Compare the Deployment with this name, if it exists, with the desired one.
 
-    The result has ``is_foreign``, ``definition`` (to create or to patch, or None), ``is_event_due`` (whether to post an
-    event), ``available_replicas`` and ``is_ready`` (whether the Deployment is as desired and has all its replicas).
+    The result has ``is_foreign``, ``definition`` (to create or to patch, or None) and ``is_event_due`` (whether to post
+    an event).
     """
     found = deployments[0] if deployments else None
     is_foreign = found is not None and not _is_controlled(found, foo)
     definition = None if is_foreign else _definition(found, wanted)
     is_new = foo.get("status", {}).get("observedGeneration") != foo["metadata"].get("generation")
-    status = (found or {}).get("status") or {}
-    available = status.get("availableReplicas", 0)
-    is_observed = found is not None and status.get("observedGeneration") == found["metadata"].get("generation")
-    replicas = wanted["spec"].get("replicas", 1 if found is None else found["spec"].get("replicas", 1))
     return {
         "is_foreign": is_foreign,
         "definition": definition,
         "is_event_due": definition is not None or is_new,
+    }
+
+
+def report(deployments: list[Object], written: Object) -> Object:
+    """Return the state of the Deployment after the run, given the one found and the result of the task that writes it.
+
+    The result has ``available_replicas`` and ``is_ready``: whether the Deployment stays, and its controller has seen
+    its spec and has all replicas.
+    """
+    deployment = written.get("result") or deployments[0]
+    metadata, status = deployment["metadata"], deployment.get("status") or {}
+    available = status.get("availableReplicas", 0)
+    is_observed = status.get("observedGeneration") == metadata.get("generation")
+    has_all = available >= deployment["spec"].get("replicas", 1)
+    return {
         "available_replicas": available,
-        "is_ready": definition is None and is_observed and available >= replicas,
+        "is_ready": is_observed and has_all and "deletionTimestamp" not in metadata,
     }
 
 

@@ -341,7 +341,7 @@ OPERATOR = FlagGroup(
             "ready-conditions",
             "ready_conditions",
             BOOLEAN,
-            "write the conditions Ready, Reconciling and Stalled; readyConditions of a watch takes precedence",
+            "write the conditions Ready, Reconciling and Stalled; readyConditions and ready of a watch take precedence",
         ),
         Flag(
             "max-object-values",

@@ -30,13 +30,12 @@ def found(owner: str | None = "me") -> dict[str, Any]:
 def test_a_missing_deployment_is_created_and_never_patched() -> None:
     plan = filters.plan([], FOO, WANTED)
     assert plan["definition"]["metadata"] == {**WANTED["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}
-    assert (plan["is_foreign"], plan["is_event_due"], plan["available_replicas"]) == (False, True, 0)
+    assert (plan["is_foreign"], plan["is_event_due"]) == (False, True)
 
 
 def test_a_deployment_as_wanted_is_left_alone() -> None:
     plan = filters.plan([found()], FOO, WANTED)
-    unready = {"available_replicas": 1, "is_ready": False}
-    assert plan == {"is_foreign": False, "definition": None, "is_event_due": False, **unready}
+    assert plan == {"is_foreign": False, "definition": None, "is_event_due": False}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,11 @@ def test_foo_is_ready_when_its_deployment_has_all_replicas_of_this_generation(
     deployment = found()
     deployment["metadata"]["generation"] = 4
     deployment["status"] = status
-    assert filters.plan([deployment], FOO, WANTED)["is_ready"] is is_ready
+    report = {"available_replicas": status.get("availableReplicas", 0), "is_ready": is_ready}
+    assert filters.report([deployment], {"skipped": True}) == report
+    assert filters.report([found()], {"result": deployment}) == report
+    deployment["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not filters.report([deployment], {"skipped": True})["is_ready"]
 
 
 @pytest.mark.parametrize("owner", ["other", None])
@@ -106,11 +109,5 @@ def test_the_first_sync_of_a_generation_is_event_due(status: dict[str, Any]) -> 
     assert filters.plan([found()], foo, WANTED)["is_event_due"]
 
 
-def test_a_deployment_without_a_status_has_no_available_replicas() -> None:
-    deployment = found()
-    deployment["status"] = {}
-    assert filters.plan([deployment], FOO, WANTED)["available_replicas"] == 0
-
-
 def test_ansible_finds_the_filter() -> None:
-    assert set(filters.FilterModule().filters()) == {"foo_plan"}
+    assert set(filters.FilterModule().filters()) == {"foo_plan", "foo_report"}

@@ -186,7 +186,7 @@ READY_CONDITIONS: Key[bool | None] = Key(
     BOOLEAN,
     "whether the status has the conditions `Ready`, `Reconciling` and `Stalled`",
     default=None,
-    default_text="`--ready-conditions`",
+    default_text="`true` with `ready`, else `--ready-conditions`",
     is_ours=True,
 )
 READY = Key(

@@ -72,11 +72,11 @@ def _text(value: object) -> str:
 
 
 def verdict_of(conditions: tuple[Condition, ...]) -> State:
-    """Return the state that conditions report: a failure first, then a success, else pending."""
+    """Return the state that conditions report: a failure first, then a success of a ready object, else pending."""
     found = {(each.type, each.status) for each in conditions}
     if found & _CERTAINLY_BAD:
         return State.FAILED
-    if found & _GOOD:
+    if found & _GOOD and ("Ready", "False") not in found:
         return State.SUCCEEDED
     return State.PENDING
 

@@ -318,8 +318,8 @@ class Readiness:
 
     @classmethod
     def of_watch(cls, watch: Watch, *, default: bool) -> "Readiness":
-        """Return the settings of a watch; ``default`` is whether the conditions are on without its own setting."""
-        is_on = default if watch.ready_conditions is None else watch.ready_conditions
+        """Return the settings of a watch; ``default`` is whether the conditions are on without its own settings."""
+        is_on = default or watch.ready is not None if watch.ready_conditions is None else watch.ready_conditions
         seconds = watch.stalled_after_seconds
         return cls(is_on, STALLED_AFTER if seconds is None else timedelta(seconds=seconds))
 

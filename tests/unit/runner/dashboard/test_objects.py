@@ -42,7 +42,7 @@ async def only_row(shown: Shown) -> Any:
         (conditions(Running="True", Successful="True", Failure="False"), "succeeded"),
         (conditions(Running="True", Successful="False", Failure="True"), "failed"),
         (conditions(Ready="True"), "succeeded"),
-        (conditions(Ready="False", Reconciling="True"), "pending"),
+        (conditions(Successful="True", Ready="False", Reconciling="True"), "pending"),
         (conditions(Ready="False", Stalled="True"), "failed"),
     ],
 )

@@ -700,6 +700,7 @@ def test_invalid_conditions_are_not_removed(found: object) -> None:
         ({}, False, Readiness(is_on=False)),
         ({"ready_conditions": False}, True, Readiness(is_on=False)),
         ({"ready_conditions": True}, False, Readiness(is_on=True)),
+        ({"ready": FieldPath.parse("$.stats.is_ready")}, False, Readiness(is_on=True)),
         ({"stalled_after_seconds": 0.0}, True, Readiness(is_on=True, stalled_after=timedelta(0))),
         ({"stalled_after_seconds": 90.0}, True, Readiness(is_on=True, stalled_after=timedelta(seconds=90))),
     ],
