@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import aiohttp
-from kubernetes.aio.client import Configuration
 
 from rolecall.kube.connection import REQUEST_SECONDS, Connection, OnRequest, Request, read_event, read_object
 from rolecall.kube.credentials import ConfigurationSource
 from rolecall.kube.discovery import ApiResource, Discovery, contradicts_discovery
 from rolecall.kube.errors import ApiError, UnreachableError, UnreadableError
 from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.system.logs import get_logger
 

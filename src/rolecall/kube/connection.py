@@ -18,7 +18,6 @@ from typing import Any, Final, Self
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
-from kubernetes.aio.client import Configuration
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -31,6 +30,7 @@ from rolecall.kube.errors import (
     UnreadableError,
     from_status,
 )
+from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import RawObject
 from rolecall.kube.transport import http_proxy_of, new_session
 

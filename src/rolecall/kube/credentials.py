@@ -21,12 +21,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import aiohttp
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import ConfigException, incluster_config
-from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from yaml import YAMLError
 
+from rolecall.kube.official_client import (
+    ConfigException,
+    Configuration,
+    KubeConfigLoader,
+    KubeConfigMerger,
+    RESTClientObject,
+    incluster_config,
+)
 from rolecall.kube.transport import http_proxy_of
 from rolecall.system.files import OwnedDirectory
 from rolecall.system.logs import get_logger

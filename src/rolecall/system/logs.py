@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import structlog
+from rolecall.system.imports import absent
+
+with absent("rich"):  # structlog would format stack traces with it; _exception_formatter does so here, without 4 MiB
+    import structlog
 
 Logger = structlog.stdlib.BoundLogger
 Event = MutableMapping[str, Any]

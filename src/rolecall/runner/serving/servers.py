@@ -30,10 +30,6 @@ from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from watchfiles import awatch
 
 from rolecall.kube.client import Client
@@ -357,6 +353,12 @@ class ServingCertificate:
 
 def create_self_signed() -> tuple[bytes, bytes]:
     """Return a new self-signed certificate and its key, both as PEM."""
+    # Imported here, because it takes 5 MiB, which an operator with a mounted certificate or plain HTTP doesn't need.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rolecall metrics")])
     now = dt.datetime.now(dt.UTC)

@@ -1,0 +1,42 @@
+"""Imports of libraries without the parts that the operator never uses, for a smaller process that starts sooner.
+
+Both functions change only what an import statement in their block sees. Afterward, other code can import the package as
+usual.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def absent(package: str) -> Iterator[None]:
+    """Make ``import package`` raise ImportError in the block, for libraries that use the package only if it exists."""
+    imported = sys.modules.get(package)
+    sys.modules[package] = None  # type: ignore[assignment]  # None blocks an import, see "The import system"
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+        if imported is not None:
+            sys.modules[package] = imported
+
+
+@contextmanager
+def submodules_only(package: str) -> Iterator[None]:
+    """Import submodules of ``package`` in the block without running the package's ``__init__``, which imports others.
+
+    Has no effect if the package is imported already. Raises ImportError if it isn't installed.
+    """
+    if package in sys.modules:
+        yield
+        return
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    sys.modules[package] = importlib.util.module_from_spec(spec)
+    try:
+        yield
+    finally:
+        del sys.modules[package]
