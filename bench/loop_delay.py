@@ -22,7 +22,7 @@ from rolecall.kube.references import RawObject
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.proxy import Proxy
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.launcher import Launcher

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import Owner, Ownership, Proxy, ProxyCredentials, SessionSpec
+from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import ProxyCredentials, SessionSpec
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.world import TIMEOUT_SECONDS, World
 

@@ -24,8 +24,9 @@ from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.discovery import AGGREGATED, AggregatedDiscovery
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import Exchange, NewTraceparent, Proxy
-from rolecall.runner.proxy.forward import buffered_response, send, upstream_headers
+from rolecall.runner.proxy.forward import NewTraceparent, buffered_response, send, upstream_headers
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.events import RunSummary

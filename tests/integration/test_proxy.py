@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import Ownership
+from rolecall.runner.proxy.ownership import Ownership
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.proxied import Run, config_map

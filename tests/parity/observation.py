@@ -100,7 +100,6 @@ def _reported(event: RunEvent, *, ordered: bool) -> dict[str, Any]:
 
 def _summary(summary: RunSummary) -> dict[str, Any]:
     value = asdict(summary) | {"duration_seconds": None, "peak_memory_bytes": None}
-    del value["stdout_tail"]  # the events carry the whole text
     if summary.completion:
         value["completion"] = "<time>"
     if summary.requeue_at is not None:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import Proxy
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.workbench.controlplane import ControlPlane

@@ -24,7 +24,7 @@ from rolecall.runner.controller.manager import Manager
 from rolecall.runner.election.elector import Elector, election_of
 from rolecall.runner.election.lease_guard import LeaseGuard
 from rolecall.runner.election.shard_member import HeldShards, ShardMember
-from rolecall.runner.proxy import Proxy
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.own_writes import OwnWrites

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
@@ -35,7 +36,8 @@ from rolecall.runner.controller.triggers import (
 )
 from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
 from rolecall.runner.election.shard_member import HeldShards
-from rolecall.runner.proxy import Ownership, Proxy
+from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reads.read_watches import ReadWatches
@@ -55,13 +57,15 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.traces import ReconcileTracer
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.cleanup import OrphanedWorkspaces
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.process import Runner
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.system.logs import get_logger
+
+if TYPE_CHECKING:  # only imported if traces are exported
+    from rolecall.runner.record.spans import Tracer
 
 logger = get_logger("watch")
 _CONTENT_RETRY_SECONDS = 1.0
@@ -106,7 +110,7 @@ class Observation:
     metrics: OperatorMetrics
     events: EventRecorder
     recorder: Recorder | None = None
-    tracer: ReconcileTracer | None = None
+    tracer: "Tracer | None" = None
 
 
 @dataclass(frozen=True, slots=True)

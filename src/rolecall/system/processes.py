@@ -16,7 +16,7 @@ from contextlib import suppress
 import psutil
 
 KILL_LIMIT_SECONDS = 10.0
-_SET_CHILD_SUBREAPER = 36
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 _WALK_AGAIN_SECONDS = 0.2
 
 
@@ -27,6 +27,13 @@ def become_subreaper() -> bool:
         return int(library.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
     except (OSError, AttributeError):
         return False
+
+
+def signal_on_parent_death(parent: int, number: signal.Signals) -> None:
+    """Have this process sent a signal when its parent ends, or now if it has ended already. Linux only."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 def descendants(pid: int) -> list[psutil.Process]:

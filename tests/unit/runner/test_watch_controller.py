@@ -15,8 +15,8 @@ from rolecall.runner.config.watches import Finalizer, ReferenceType, Trigger, Wa
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.election.shard_member import HeldShards
-from rolecall.runner.proxy import Ownership, Proxy
-from rolecall.runner.proxy.ownership import Owner
+from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder

@@ -237,7 +237,7 @@ class Timers(Generic[RequestT]):
 
 @dataclass(frozen=True, slots=True)
 class RequestState:
-    """The state of a request, for display; times are monotonic.
+    """The state of a request, for display; ``due`` is monotonic.
 
     It may have a timer (``due``) and also be queued or processed. If all fields are empty, it waits for a change.
     """
@@ -245,7 +245,6 @@ class RequestState:
     is_processing: bool = False
     priority: Priority | None = None
     """The priority in which it is queued, None if it isn't."""
-    queued_since: float | None = None
     due: float | None = None
     causes: tuple[str, ...] = ()
     """Why it is queued, or else why it has a timer."""
@@ -320,7 +319,6 @@ class WorkQueue(Generic[RequestT]):
         return RequestState(
             is_processing=request in self._processing,
             priority=queued[0] if queued else None,
-            queued_since=queued[1] if queued else None,
             due=timer[0] if timer else None,
             causes=tuple(cause.text for cause in causes),
             failures=self._failures.get(request, 0),

@@ -28,7 +28,7 @@ from rolecall.runner.dashboard.views import (
     TriggerView,
     WaitView,
 )
-from rolecall.runner.proxy import Ownership
+from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reconcile.status import conditions_of
 from rolecall.runner.record.reader import StoredRecord

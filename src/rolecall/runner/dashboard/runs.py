@@ -6,7 +6,6 @@ Records are masked and read back in a thread, and cached for a while, because th
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,7 @@ from rolecall.runner.dashboard.views import RequestView, RunView, Span, TaskView
 from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.record.timeline import RunTimeline, TimelineRequest, TimelineTask, as_yaml, timeline_of
+from rolecall.runner.record.timeline import RunTimeline, TimelineRequest, TimelineTask, as_yaml, seconds_of, timeline_of
 from rolecall.system.blocking_work import run_in_thread
 
 MAX_REQUESTS: Final = 1000
@@ -70,15 +69,15 @@ class _Scale:
 
     @classmethod
     def of(cls, started: str, seconds: float, timeline: RunTimeline) -> "_Scale":
-        start = _seconds(started) or 0.0
+        start = seconds_of(started) or 0.0
         requests = [*timeline.rest, *(request for task in timeline.tasks for request in task.requests)]
         spans: list[Any] = [*timeline.tasks, *requests]
-        ends = [(begin - start) + each.seconds for each in spans if (begin := _seconds(each.started)) is not None]
+        ends = [(begin - start) + each.seconds for each in spans if (begin := seconds_of(each.started)) is not None]
         return cls(start, max([seconds, *ends, 0.001]))
 
     def span(self, started: str, seconds: float) -> Span | None:
         """Return the position of a task or request, None if its start is unknown."""
-        begin = _seconds(started)
+        begin = seconds_of(started)
         if begin is None:
             return None
         place = min(max(round((begin - self.start) / self.seconds * _WHOLE), 0), _WHOLE - 1)
@@ -127,15 +126,6 @@ def _request(request: TimelineRequest, scale: _Scale) -> RequestView:
 def _cut(lines: list[str]) -> tuple[str, ...]:
     left = len(lines) - MAX_LINES
     return (*lines[:MAX_LINES], f"… {left} more lines") if left > 0 else tuple(lines)
-
-
-def _seconds(text: str) -> float | None:
-    """Return a time in seconds since the epoch, None if the text is none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 MAX_STORED: Final = 8

@@ -9,23 +9,19 @@ import sys
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rolecall.kube.metadata import generation_of, is_being_deleted
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
-from rolecall.runner.config.watches import Watch
-from rolecall.runner.controller.controller import Controller
-from rolecall.runner.controller.informer import Informer
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
 from rolecall.runner.dashboard.views import State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
-from rolecall.runner.proxy import Ownership
-from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reconcile.context import is_paused
 from rolecall.runner.reconcile.status import conditions_of
 from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.watch_controller import WatchController
 
 MAX_CONDITIONS: Final = 32
 _MAX_LENGTH: Final = 200
@@ -117,38 +113,15 @@ class KindNotes:
             del self._order[bisect_left(self._order, place)]
 
 
-class WatchedKind(Protocol):
-    """A running watch; the operator's are ``rolecall.runner.watch_controller.WatchController``."""
-
-    @property
-    def watch(self) -> Watch:
-        """The entry of ``watches.yaml``."""
-
-    @property
-    def controller(self) -> Controller:
-        """Its work queue and its workers."""
-
-    @property
-    def primaries(self) -> Informer:
-        """The informer of the kind."""
-
-    @property
-    def followed_dependents(self) -> frozenset[tuple[GVK, Ownership]]:
-        """The kinds of dependents that runs have created."""
-
-    def reads_of(self, key: ObjectKey) -> tuple[Target, ...]:
-        """Return what triggers an object because its runs have read it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A watched kind and the notes of its objects."""
 
-    watched: WatchedKind
+    watched: WatchController
     notes: KindNotes
 
     @classmethod
-    def of(cls, watched: WatchedKind) -> "Kind":
+    def of(cls, watched: WatchController) -> "Kind":
         """Return a kind whose notes are made from now on; its informer must not run yet."""
         notes = KindNotes(watched.watch.selector)
         watched.primaries.subscribe(notes.on_change)

@@ -4,7 +4,6 @@ The guard is the operator's parent process, so that it works in any state of the
 two replicas work at the same time. If the guard itself is killed, the operator is killed too.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -13,9 +12,7 @@ from typing import NoReturn
 from rolecall.kube.errors import KubeError
 from rolecall.runner.election import lease_watchdog
 from rolecall.runner.election.lease_watchdog import HANDLED, MESSAGE
-from rolecall.system.processes import become_subreaper
-
-_SET_PARENT_DEATH_SIGNAL = 1
+from rolecall.system.processes import become_subreaper, signal_on_parent_death
 
 
 class LeaseGuard:
@@ -54,9 +51,7 @@ def start_guard() -> LeaseGuard:
     os.close(reading)
     os.set_blocking(writing, False)
     os.setpgid(0, 0)  # a terminal signals a whole group: the operator must not get a signal twice
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != guard:
-        os._exit(1)
+    signal_on_parent_death(guard, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return LeaseGuard(writing)
 

@@ -7,16 +7,36 @@ unknown, a newer version counts: one run too many is better than one too few.
 A role may list ten thousand objects, and none of them is needed again. So a stored entry is a hash of the key, a
 version and a digest of eight bytes. Labels are kept only for the keys of selectors, and owners only if they are
 primaries.
+
+A ``Scope`` is one list and watch for the reads of runs: an object by its name, a namespace, or all objects of a kind.
+It delivers each change with the state before it. After a list, the first one or one after an interruption, every object
+in the list and every missing object is delivered in the same way.
 """
 
+import asyncio
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Final, Protocol
 
-from rolecall.kube.references import GVK, ObjectKey
+from rolecall.kube.metadata import (
+    PRIMARY_ANNOTATION,
+    PRIMARY_TYPE_ANNOTATION,
+    annotation_of,
+    owner_references_of,
+    resource_version_of,
+    shared_labels,
+    uid_of,
+)
+from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
+from rolecall.runner.controller.informer import ListerWatcher, Reflector
+from rolecall.runner.controller.store import content_digest
+from rolecall.system.clock import Clock
+from rolecall.system.logs import get_logger
+
+logger = get_logger("reads")
 
 DIGEST_BYTES: Final = 8
 ABSENT: Final = b""
@@ -26,6 +46,7 @@ UNKNOWN: Final = -1
 """An unknown version; every version is newer."""
 
 NO_OWNERS: Final[frozenset[bytes]] = frozenset()
+_NO_LABELS: Final[Mapping[str, str]] = {}
 _ENTRY: Final = struct.Struct(f"<q{DIGEST_BYTES}s")
 _NAMESPACE_BYTES: Final = 4
 
@@ -200,3 +221,212 @@ class CompactStore:
             found, digest = _ENTRY.unpack(entry)
             if found > version:
                 yield hashed, State(found, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A change, with the data that decides which readers it concerns.
+
+    ``labels`` are those before and after the change, limited to the keys of selectors; None if they are unknown.
+    ``owners`` are the tokens of the primaries that the object names as owners, before or after.
+    """
+
+    change: ReadChange
+    labels: tuple[Mapping[str, str] | None, ...]
+    owners: frozenset[bytes] = NO_OWNERS
+
+
+class ScopeListener(Protocol):
+    """The consumer of a scope's changes, which is defined above it; its methods must return immediately."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Handle a change."""
+
+    def expected_in(self, scope: "Scope") -> Mapping[bytes, str]:
+        """Return the objects that a list of the scope contains unless they were deleted: hashes of keys, and names."""
+
+    def on_synced(self, scope: "Scope") -> None:
+        """Handle that the first list is complete."""
+
+    def on_refused(self, scope: "Scope", reason: str) -> None:
+        """Handle that the scope can't be watched for now."""
+
+
+def owner_token(uid: str) -> bytes:
+    """Return the token of an owner that an owner reference names."""
+    return short_hash(uid)
+
+
+def annotation_token(kind: str, primary: str) -> bytes:
+    """Return the token of an owner that annotations name; kinds of the core group may end with a dot."""
+    return short_hash(f"{kind.rstrip('.')} {primary}")
+
+
+def digest_of_read(obj: RawObject) -> bytes:
+    """Return the digest of an object with its status; for a Secret every version has a different one."""
+    if GVK.of_object(obj) == SECRET:
+        return short_hash(f"{uid_of(obj)} {resource_version_of(obj)}")
+    return content_digest(obj, with_status=True)[:DIGEST_BYTES]
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """A list and watch of a kind, limited to a namespace and a name by its ``key``.
+
+    ``primaries`` are the groups and kinds that the operator reconciles.
+    """
+
+    gvk: GVK
+    key: ScopeKey
+    source: ListerWatcher
+    listener: ScopeListener
+    primaries: frozenset[tuple[str, str]]
+    clock: Clock
+    label_keys: frozenset[str] = frozenset()
+    store: CompactStore = field(default_factory=CompactStore)
+    position: int = UNKNOWN
+    """The version up to which no change is missing, ``UNKNOWN`` before the first list is complete."""
+    reason: str = ""
+    """Why it can't be watched for now, empty if it can."""
+    unused_since: float | None = None
+    _task: asyncio.Task[None] | None = None
+
+    @property
+    def is_synced(self) -> bool:
+        """Return whether the first list is complete."""
+        return self.position != UNKNOWN
+
+    def start(self) -> None:
+        """List and watch; start again if it already does."""
+        self.stop()
+        reflector = Reflector(self.source, self.gvk, self.key[0], self, self.clock, is_quiet=True)
+        self._task = asyncio.create_task(reflector.run(), name=f"reads of {self.gvk} in {self.key[0] or 'all'}")
+        self._task.add_done_callback(_log_crash)
+
+    def stop(self) -> None:
+        """Stop watching; the store stays as it is."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def stopped(self) -> None:
+        """Stop watching and wait for the end."""
+        task = self._task
+        self.stop()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+
+    def keep_labels(self, keys: frozenset[str]) -> None:
+        """Keep the labels of further keys; known objects are listed again for them."""
+        if not keys <= self.label_keys:
+            self.label_keys |= keys
+            self.store.labels.clear()
+            self.start()
+
+    def covers(self, key: ObjectKey) -> bool:
+        """Return whether an object is in the scope."""
+        return self.key[0] in (None, key.namespace) and self.key[1] in ("", key.name)
+
+    def on_listed(self, obj: RawObject) -> None:
+        """Handle an object of a list."""
+        self.reason = ""
+        self._take(obj, self.position, is_listed=True)
+
+    def on_list_complete(self, _namespace: str | None, listed_keys: set[ObjectKey], resource_version: str) -> None:
+        """Deliver the deletion of all other objects, and the absence of those that runs have read by name."""
+        self.reason = ""
+        version = version_of(resource_version)
+        present = {key_hash(key) for key in listed_keys}
+        was_synced, before = self.is_synced, self.position
+        missing = {hashed: "" for hashed in self.store.hashes() if hashed not in present}
+        missing |= {each: name for each, name in self.listener.expected_in(self).items() if each not in present}
+        for hashed, name in missing.items():
+            known = self.store.get(hashed)
+            digest = known.digest if known else ABSENT if was_synced else None
+            change = ReadChange(self.gvk, hashed, State(before, digest), State(version, ABSENT), name=name)
+            delivery = Delivery(change, (None,), self.store.owners_of(hashed))
+            if known:
+                self.store.remove(hashed, version)
+            self.listener.deliver(delivery)
+        self.position = max(self.position, version)
+        if not was_synced:
+            self.store.last_removal = version  # objects may have been deleted before
+            self.listener.on_synced(self)
+
+    def on_watch_event(self, event_type: str, obj: RawObject) -> None:
+        """Handle an event of a watch, which misses no version before it."""
+        self._take(obj, version_of(resource_version_of(obj)) - 1, is_removal=event_type == "DELETED")
+
+    def on_progress(self, resource_version: str) -> None:
+        """Record up to which version no change is missing."""
+        self.position = max(self.position, version_of(resource_version))
+
+    def on_blocked(self, _namespace: str | None, reason: str) -> None:
+        """Report that the scope can't be watched for now."""
+        if reason != self.reason:
+            self.reason = reason
+            self.listener.on_refused(self, reason)
+
+    def replayed(self, key: ObjectKey) -> Iterator[Delivery]:
+        """Yield the present state of an object, if it is known, as a change from an unknown state."""
+        state = self.store.get(hashed := key_hash(key))
+        if state is None and self.is_synced:
+            state = State(self.position, ABSENT)
+        if state is not None:
+            change = ReadChange(self.gvk, hashed, State(UNKNOWN), state, name=str(key))
+            yield Delivery(change, (None,), self.store.owners_of(hashed))
+
+    def replayed_after(self, version: int, keys: Iterable[ObjectKey] | None) -> Iterator[Delivery]:
+        """Yield the objects that are newer than a version, and the deleted ones of ``keys``.
+
+        If the keys of the objects at that version are unknown, the last deletion represents all.
+        """
+        for hashed, state in self.store.newer_than(version):
+            change = ReadChange(self.gvk, hashed, State(UNKNOWN), state)
+            yield Delivery(change, (None,), self.store.owners_of(hashed))
+        for key in keys or ():
+            if self.is_synced and self.store.get(hashed := key_hash(key)) is None:
+                change = ReadChange(self.gvk, hashed, State(UNKNOWN), State(self.position, ABSENT), name=str(key))
+                yield Delivery(change, (None,))
+        if keys is None and self.store.last_removal > version:
+            deleted = State(self.store.last_removal, ABSENT)
+            yield Delivery(ReadChange(self.gvk, b"", State(UNKNOWN), deleted), (None,))
+
+    def _take(self, obj: RawObject, position: int, *, is_listed: bool = False, is_removal: bool = False) -> None:
+        """Store an object and deliver its change from the state at a position, if it has changed."""
+        key, version, store = ObjectKey.of_object(obj), version_of(resource_version_of(obj)), self.store
+        hashed = key_hash(key)
+        known = store.get(hashed)
+        labels = shared_labels(obj) if self.label_keys else _NO_LABELS
+        labels_before = _NO_LABELS if known is None else store.labels.get(hashed)
+        if self.label_keys and not is_removal:
+            store.labels[hashed] = shared_mapping(
+                tuple(sorted((each, labels[each]) for each in self.label_keys & labels.keys()))
+            )
+        if known is not None and known.version == version and not is_removal:
+            return
+        before = State(position, known.digest if known else ABSENT if position != UNKNOWN else None)
+        after = State(version, ABSENT if is_removal else digest_of_read(obj))
+        change = ReadChange(self.gvk, hashed, before, after, uid_of(obj), str(key))
+        owners, owners_before = self._owners(obj), store.owners_of(hashed)
+        if is_removal:
+            store.remove(hashed, version)
+        else:
+            store.put(hashed, after, owners)
+        # A list contains no versions in between: the labels that the object had then are unknown.
+        self.listener.deliver(Delivery(change, (None if is_listed else labels_before, labels), owners_before | owners))
+
+    def _owners(self, obj: RawObject) -> frozenset[bytes]:
+        references = (each for each in owner_references_of(obj) if (each.gvk.group, each.gvk.kind) in self.primaries)
+        tokens = {owner_token(each.uid) for each in references}
+        kind, primary = annotation_of(obj, PRIMARY_TYPE_ANNOTATION), annotation_of(obj, PRIMARY_ANNOTATION)
+        if kind and primary:
+            tokens.add(annotation_token(str(kind), str(primary)))
+        return frozenset(tokens) if tokens else NO_OWNERS
+
+
+def _log_crash(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error(
+            "Watch of reads stopped; changes will not trigger reconciles", task=task.get_name(), error=repr(error)
+        )

@@ -21,12 +21,14 @@ from rolecall.runner.reads.observed_state import (
     ReadChange,
     State,
     Target,
+    annotation_token,
     counts,
+    digest_of_read,
     key_hash,
+    owner_token,
     version_of,
 )
 from rolecall.runner.reads.read_watches import ReadWatches
-from rolecall.runner.reads.scope import annotation_token, digest_of_read, owner_token
 from rolecall.system.clock import Clock
 
 _MAX_PENDING: Final = 4096

@@ -18,13 +18,14 @@ from rolecall.kube.selectors import LabelSelector, label_selector
 from rolecall.runner.controller.informer import ListerWatcher
 from rolecall.runner.reads.observed_state import (
     WHOLE_KIND,
+    Delivery,
     ReadChange,
+    Scope,
     ScopeKey,
     Target,
     key_hash,
     namespace_of,
 )
-from rolecall.runner.reads.scope import Delivery, Scope
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 

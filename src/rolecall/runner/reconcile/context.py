@@ -6,13 +6,16 @@ value starts a run. Changing either annotation triggers a reconcile.
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.record.traces import ReconcileTrace
 from rolecall.runner.runs.events import RunSummary
+
+if TYPE_CHECKING:  # only imported if traces are exported
+    from rolecall.runner.record.spans import Trace
 
 PAUSED_ANNOTATION = "rolecall.dev/paused"
 RECONCILE_REQUESTED_AT_ANNOTATION = "rolecall.dev/reconcile-requested-at"
@@ -52,7 +55,7 @@ class ReconcileContext:
     """The status that the reconcile has written, None if it has written none."""
 
     record: RunRecord | None = None
-    trace: ReconcileTrace | None = None
+    trace: "Trace | None" = None
 
     @property
     def status(self) -> RawObject:

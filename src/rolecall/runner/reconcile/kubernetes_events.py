@@ -23,6 +23,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.status import FAILURE, condition_of
 from rolecall.runner.runs.events import RunSummary, cut
@@ -75,7 +76,7 @@ class EventRecorder:
 
     def record(self, obj: RawObject, spec: EventSpec) -> None:
         """Queue an Event about an object, unless there are too many. Never blocks."""
-        if _is_event(obj) or self.monotonic() < self._muted_until:
+        if is_event(GVK.of_object(obj)) or self.monotonic() < self._muted_until:
             return
         if not self._take_from_allowance(uid_of(obj)):
             logger.debug("Event dropped: too many for this object", reason=spec.reason)
@@ -184,11 +185,6 @@ def _reference(obj: RawObject) -> RawObject:
 def _namespace(reference: RawObject) -> str:
     """Return the namespace of an Event: its object's, or ``default`` for a cluster-scoped object."""
     return str(reference.get("namespace") or "default")
-
-
-def _is_event(obj: RawObject) -> bool:
-    gvk = GVK.of_object(obj)
-    return gvk.kind == EVENT.kind and gvk.group in ("", "events.k8s.io")
 
 
 @dataclass(slots=True)

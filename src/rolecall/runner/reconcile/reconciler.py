@@ -44,13 +44,13 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, may_pass, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.runner.record.traces import ReconcileTracer
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.process import new_ident
 from rolecall.system.logs import get_logger
 
-if TYPE_CHECKING:  # plans reconcile without metrics
+if TYPE_CHECKING:  # plans reconcile without metrics and traces
+    from rolecall.runner.record.spans import Tracer
     from rolecall.runner.serving.metrics import ControllerMetrics
 
 logger = get_logger("reconciler")
@@ -93,7 +93,7 @@ class Reconciler:
     metrics: "ControllerMetrics | None" = None
     recorder: RunRecorder | None = None
     reads: ReadTriggers | None = None
-    tracer: ReconcileTracer | None = None
+    tracer: "Tracer | None" = None
     _long_runs: set[ObjectKey] = field(default_factory=set, init=False)
     """The objects whose last run was a long one."""
 

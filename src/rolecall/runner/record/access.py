@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.proxy import Exchange
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress, objects_in
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 
 FORMAT: Final = 1

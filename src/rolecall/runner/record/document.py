@@ -19,9 +19,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from rolecall.kube.discovery import ApiResource
-from rolecall.runner.proxy import Exchange
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress
 from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.reader import FORMAT, Line, digest_of, time_text, to_line
 from rolecall.runner.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import Exchange, NewTraceparent
 from rolecall.runner.proxy.bodies import GZIP_MAGIC
+from rolecall.runner.proxy.forward import NewTraceparent
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.runs.events import RunEvent, RunSummary
 
 MAX_EXCHANGES: Final = 10_000

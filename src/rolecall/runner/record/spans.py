@@ -44,8 +44,8 @@ from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.proxy import Exchange
 from rolecall.runner.proxy.request_info import READ_VERBS
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
@@ -53,8 +53,6 @@ from rolecall.runner.record.timeline import seconds_of
 from rolecall.runner.record.traces import (
     GRPC,
     HTTP,
-    ReconcileTrace,
-    ReconcileTracer,
     propagates,
     protocol_in,
     service_attributes,
@@ -81,7 +79,7 @@ _FIRST_ERROR, _NOT_FOUND = 400, 404
 
 
 @dataclass(frozen=True, slots=True)
-class Tracer(ReconcileTracer):
+class Tracer:
     """Traces reconciles. ``server`` is the URL of the API server."""
 
     exporting: "Exporting"
@@ -103,8 +101,8 @@ class Tracer(ReconcileTracer):
 
 
 @dataclass(slots=True)
-class Trace(ReconcileTrace):
-    """The trace of one reconcile. ``mask`` has the secret values of its run."""
+class Trace:
+    """The trace of one reconcile. ``mask`` has the secret values of its run. No method raises."""
 
     tracer: Tracer
     watch: Watch

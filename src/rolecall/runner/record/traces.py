@@ -1,4 +1,4 @@
-"""Whether the operator exports traces, and the interface of a trace for the reconciler.
+"""Whether the operator exports traces, and how it starts; ``spans`` makes and sends them.
 
 Without an endpoint, nothing of OpenTelemetry is imported. A problem that prevents traces is logged in one line, and the
 operator works without them. Start this before runs inherit the environment, and after the last ``fork``: the SDK has a
@@ -11,17 +11,13 @@ empty variables count as unset.
 import re
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.config.watches import Watch
-from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:
-    from rolecall.runner.record.spans import Exporting
+    from rolecall.runner.record.spans import Exporting, Tracer
 
 logger = get_logger("traces")
 
@@ -30,26 +26,6 @@ _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_P
 _HEADERS: Final = re.compile(r"OTEL_EXPORTER_OTLP_([A-Z]+_)?HEADERS")
 HTTP, GRPC = "http/protobuf", "grpc"
 INSTALL: Final = "pip install 'rolecall[otel]'"
-
-
-class ReconcileTrace(Protocol):
-    """The trace of one reconcile, see ``spans.Trace``. No method raises."""
-
-    def run_started(self, record: RunRecord | None) -> None:
-        """Record that the run starts."""
-
-    def run_ended(self) -> None:
-        """Record that the run has ended."""
-
-    async def finish(self, obj: RawObject, record: RunRecord | None, ending: Ending) -> None:
-        """Record how the reconcile ended; call this before the record is finished."""
-
-
-class ReconcileTracer(Protocol):
-    """Starts traces, see ``spans.Tracer``."""
-
-    def start(self, watch: Watch, key: ObjectKey, ident: str, causes: tuple[Cause, ...]) -> ReconcileTrace:
-        """Return the trace of a reconcile that starts now."""
 
 
 @asynccontextmanager
@@ -68,7 +44,7 @@ async def exporting(environment: MutableMapping[str, str]) -> AsyncIterator["Exp
 
 def tracer_of(
     exporter: "Exporting | None", recorder: Recorder | None, server: str, *, traces_unchanged: bool
-) -> ReconcileTracer | None:
+) -> "Tracer | None":
     """Return the tracer of an operator, None without traces. ``server`` is the URL of its API server."""
     if exporter is None or recorder is None:
         return None

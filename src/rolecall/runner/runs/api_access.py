@@ -26,8 +26,10 @@ from rolecall.kube.discovery import AggregatedDiscovery, ApiResource
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import Exchange, NewTraceparent, Ownership, Proxy, SessionSpec
-from rolecall.runner.proxy.ownership import Owner
+from rolecall.runner.proxy.forward import NewTraceparent
+from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import Exchange, SessionSpec
 from rolecall.runner.reads.read_sets import ReadSets
 from rolecall.runner.runs.discovery_image import encode, mark_changed
 from rolecall.system.blocking_work import run_in_thread

@@ -133,14 +133,12 @@ class RunSummary:
     status: Status
     rc: int | None = None
     failures: tuple[TaskFailure, ...] = ()
-    unreachable: bool = False
     counts: Counts = Counts()
     completion: str = ""
     requeue_after_seconds: float | None = None
     requeue_at: float | None = None
     stats: Mapping[str, Any] = field(default_factory=dict)
     duration_seconds: float = 0.0
-    stdout_tail: str = ""
     peak_memory_bytes: int = 0
 
     @classmethod

@@ -22,7 +22,6 @@ _NO_HOSTS = ("playbook_on_no_hosts_matched", "playbook_on_no_hosts_remaining")
 _ERROR_LINE = re.compile(r"^(?:\[ERROR\]:|ERROR!)\s*(.*)")
 _ORIGIN_LINE = re.compile(r"^Origin:\s*(.*)")
 _TAIL_LINES = 60
-_TAIL_CHARACTERS = 4096
 
 _SUSPICIOUS_SHARE = 0.4
 """A process fails long before it reaches its limit: growing often requires as much memory again."""
@@ -105,14 +104,12 @@ class RunSummaryBuilder:
             status=status,
             rc=ending.rc,
             failures=tuple(failures),
-            unreachable=bool(counts.get("dark")) or (self._recap is None and bool(self._unreachable)),
             counts=Counts(*(int(counts.get(name, {}).get("localhost", 0)) for name in names)),
             completion=_go_time(self._recap.created if self._recap else self._last_created),
             requeue_after_seconds=after,
             requeue_at=at,
             stats=self._recap.stats if self._recap else {},
             duration_seconds=ending.duration_seconds,
-            stdout_tail="\n".join(line for line in self._tail if line.strip())[-_TAIL_CHARACTERS:],
             peak_memory_bytes=ending.peak_memory_bytes,
         )
 

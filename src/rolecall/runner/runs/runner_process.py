@@ -314,13 +314,21 @@ class EventFiles:
                 "role print and return less, or raise --max-artifacts-size, of which a run may have an eighth"
             )
         if not self._output_in_events:
-            path = self._directory / f"{event['counter']}-{event['uuid']}.json"
-            partial = path.with_name(f"{path.name}.tmp")
-            with suppress(OSError):  # as in ansible-runner: an event that can't be written doesn't end the run
-                with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                    file.write(text)
-                partial.replace(path)
+            write_event(self._directory, event, text)
         return self._output_in_events
+
+
+def write_event(directory: Path, event: Mapping[str, Any], text: str) -> None:
+    """Write the text of an event's file, readable for this user only, and rename it when it is complete.
+
+    As in ansible-runner, an event that can't be written doesn't end the run.
+    """
+    path = f"{directory}/{event['counter']}-{event['uuid']}.json"
+    with suppress(OSError):
+        descriptor = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.rename(f"{path}.tmp", path)  # noqa: PTH104 - plain text
 
 
 # The limits that the kernel enforces, each for one process.

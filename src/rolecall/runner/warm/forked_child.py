@@ -36,7 +36,6 @@ TITLE_ROOM = " " * 96
 
 _FIRST_FIELD = 3
 _ARGUMENTS_START, _ARGUMENTS_END, _ENVIRONMENT_START, _ENVIRONMENT_END = 48, 49, 50, 51
-_SET_PARENT_DEATH_SIGNAL = 1
 _LAST_DESCRIPTOR = 1 << 20
 _INTERRUPTED = -2
 """Stands in for the exit code after a KeyboardInterrupt, when an interpreter sends itself SIGINT."""
@@ -70,13 +69,6 @@ def reset_signals() -> None:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-
-
-def signal_on_parent_death(parent: int, number: signal.Signals) -> None:
-    """Have this process sent a signal when its parent ends, or now if it has ended already. Linux only."""
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), number)
 
 
 def close_descriptors_except(kept: Iterable[int] = ()) -> None:

@@ -41,10 +41,10 @@ from rolecall.runner.warm.forked_child import (
     reset_signals,
     set_environment,
     set_standard_streams,
-    signal_on_parent_death,
 )
 from rolecall.runner.warm.playbook_process import ForkContext, fork_spawn_class
 from rolecall.runner.warm.preload import preload
+from rolecall.system.processes import signal_on_parent_death
 
 MODULE = "rolecall.runner.warm.server"
 _MESSAGE_LIMIT_BYTES = 4096

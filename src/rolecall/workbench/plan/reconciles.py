@@ -20,7 +20,8 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.proxy import Ownership, Proxy
+from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.reconcile.reconciler import Reconciler

@@ -14,9 +14,9 @@ from rolecall.kube.connection import Request, read_object
 from rolecall.kube.errors import KubeError, NotFoundError
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import ProxiedRequest
 from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.proxy.sessions import ProxiedRequest
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.workbench.plan.model import ObjectChange, PlannedWrite, TaskName
 

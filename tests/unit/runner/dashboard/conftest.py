@@ -10,7 +10,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
 from rolecall.runner.dashboard.server import Guard, dashboard_application
 from rolecall.runner.dashboard.sources import Kind, Sources
-from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RecordMemory, RunHistory, RunRecord
 from rolecall.runner.runs.events import RunSummary

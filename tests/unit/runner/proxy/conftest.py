@@ -11,8 +11,9 @@ from yarl import URL
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import OnExchange, Owner, Ownership, Proxy, ProxyCredentials, SessionSpec
-from rolecall.runner.proxy.sessions import ReadObserver
+from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import OnExchange, ProxyCredentials, ReadObserver, SessionSpec
 from tests.unit.runner.proxy.api_server import ApiServer
 
 OPERATOR_TOKEN = "Bearer the-operators-own"  # noqa: S105 - nothing that opens anything

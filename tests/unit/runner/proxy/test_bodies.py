@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runner.proxy import Ownership
 from rolecall.runner.proxy.bodies import (
     MAX_YAML_BYTES,
     PROTOBUF_MEDIA_TYPE,
@@ -21,6 +20,7 @@ from rolecall.runner.proxy.bodies import (
     encode,
     objects_in,
 )
+from rolecall.runner.proxy.ownership import Ownership
 from tests.unit.json_values import JSON
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, REFERENCE, Run

@@ -4,7 +4,8 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from rolecall.runner.proxy import Exchange, NewTraceparent
+from rolecall.runner.proxy.forward import NewTraceparent
+from rolecall.runner.proxy.sessions import Exchange
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import Run
 

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.proxy import Ownership
+from rolecall.runner.proxy.ownership import Ownership
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, MERGE, REFERENCE, Run, config_map, owners
 

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import Ownership
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES
+from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.sessions import PendingRead, Read
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, REFERENCE, Run, until

@@ -13,8 +13,11 @@ from yarl import URL
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import Owner, Ownership, Proxy, SessionSpec, bodies
+from rolecall.runner.proxy import bodies
 from rolecall.runner.proxy.bodies import INLINE_BYTES, MAX_REQUEST_BYTES
+from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import SessionSpec
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import (
     CONFIG_MAPS,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from rolecall.runner.proxy import Exchange, ProxyCredentials, RequestOrigin
+from rolecall.runner.proxy.sessions import Exchange, ProxyCredentials, RequestOrigin
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAPS, Run, until
 

@@ -10,7 +10,9 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import Owner, Proxy, SessionSpec
+from rolecall.runner.proxy.ownership import Owner
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import SessionSpec
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAPS, DEMO, OPERATOR_TOKEN, Run, until
 

@@ -11,7 +11,7 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.proxy import Proxy
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.reconcile.reconciler import Reconciler

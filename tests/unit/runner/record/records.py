@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from rolecall.kube.references import RawObject
-from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.request_info import parse
+from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.events import RunEvent, RunSummary

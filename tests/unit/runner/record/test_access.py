@@ -1,7 +1,7 @@
 import gzip
 from dataclasses import replace
 
-from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.access import ANY, MAX_NAMES, OWN, Access, AccessSet
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, make_record

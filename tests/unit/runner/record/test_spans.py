@@ -18,9 +18,9 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.forward import TraceContext
 from rolecall.runner.proxy.request_info import parse
+from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord

@@ -16,7 +16,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, Watch
-from rolecall.runner.proxy import Proxy
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary

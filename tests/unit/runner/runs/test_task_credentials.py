@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible import constants
 
-from rolecall.runner.proxy import ProxyCredentials
+from rolecall.runner.proxy.sessions import ProxyCredentials
 from rolecall.runner.runs.runner_process import CALLBACK_PLUGINS
 
 CREDENTIALS = ProxyCredentials("http://127.0.0.1:1", "the-secret", "ns")

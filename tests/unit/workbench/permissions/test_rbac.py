@@ -10,7 +10,7 @@ import yaml
 
 from rolecall.cli.main import main
 from rolecall.kube.references import RawObject
-from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.access import AccessSet
 from rolecall.runner.record.files import RecordFiles
 from tests.unit.runner.proxy.conftest import DEMO

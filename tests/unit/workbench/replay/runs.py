@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.proxy import Exchange, RequestOrigin
+from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.reader import StoredRecord, read_record

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.runs.events import TaskFailure
 from rolecall.workbench.plan.model import ExitCode
 from rolecall.workbench.replay.comparison import BadRecord, Change, Replay, Replays, Verdict, compare, replay_of

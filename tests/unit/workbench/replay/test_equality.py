@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.kube.references import RawObject
-from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.workbench.replay.comparison import Change
 from rolecall.workbench.replay.equality import Clocks
 from tests.unit.workbench.replay.runs import (

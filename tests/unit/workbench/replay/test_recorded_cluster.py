@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.sessions import Exchange
 from rolecall.workbench.replay.recorded_cluster import RecordSource
 from tests.unit.workbench.replay.runs import (
     DONE,

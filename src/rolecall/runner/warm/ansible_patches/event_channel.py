@@ -10,11 +10,12 @@ import json
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ansible_runner
+
+from rolecall.runner.runs.runner_process import write_event
 
 LARGE_BYTES = 256 * 1024
 LIMIT_BYTES = 8 * 1024 * 1024
@@ -85,16 +86,6 @@ def use_event_channel(runner: Any, channel: EventChannel) -> None:
         for plugin in ansible_runner.plugins.values():
             plugin.event_handler(runner.config, event)
         if is_wanted:
-            with suppress(OSError):  # as in ansible-runner: an event that cannot be written does not fail the run
-                _write(Path(runner.config.artifact_dir) / "job_events", event)
+            write_event(Path(runner.config.artifact_dir) / "job_events", event, json.dumps(event))
 
     runner.event_callback = on_event
-
-
-def _write(directory: Path, event: dict[str, Any]) -> None:
-    """Write an event's file in the artifacts, readable for this user only, and rename it when it is complete."""
-    path = f"{directory}/{event['counter']}-{event['uuid']}.json"
-    descriptor = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(json.dumps(event))
-    os.rename(f"{path}.tmp", path)  # noqa: PTH104 - plain text
