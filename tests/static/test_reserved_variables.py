@@ -21,7 +21,8 @@ def plugin_files() -> Iterator[Path]:
         assert spec.submodule_search_locations
         for place in spec.submodule_search_locations:
             for path in Path(place, below).rglob("*.py"):
-                if "plugins" in path.parts and not {"modules", "module_utils", "tests"} & set(path.parts):
+                parts = path.relative_to(place).parts
+                if ("plugins" in (below, *parts)) and not {"modules", "module_utils", "tests"} & set(parts):
                     yield path
 
 
