@@ -1,7 +1,7 @@
 import pytest
 
-from tests.guides import Guide, Step, steps
-from tests.outcomes import check, done, masked
+from tests.guides import Step, steps
+from tests.outcomes import done, masked
 
 PAGE = """
 ```console
@@ -41,15 +41,3 @@ def test_what_differs_from_time_to_time_counts_for_nothing() -> None:
     one = "pod/hello-78bdb89649-4j7gc   1/1   Running   0   3s   https://127.0.0.1:26189"
     assert masked(one) == masked("pod/hello-66bdb89649-8htn7 1/1 Running 0 12s https://127.0.0.1:1234")
     assert masked(one) != masked("pod/hello-78bdb89649-4j7gc   0/1   Running   0   3s   https://127.0.0.1:26189")
-
-
-def test_a_page_of_which_a_command_was_not_done_fails(tmp_path_factory: pytest.TempPathFactory) -> None:
-    page = tmp_path_factory.mktemp("page") / "page.md"
-    page.write_text(PAGE)
-    guide = Guide(str(page), "tests/somewhere.py")
-    first, second = (done(step, 0, "\n".join(step.shown)) for step in guide.steps)
-    check(guide, [first, second])
-    with pytest.raises(AssertionError, match="second"):
-        check(guide, [first])
-    with pytest.raises(AssertionError, match="order"):
-        check(guide, [second, first])

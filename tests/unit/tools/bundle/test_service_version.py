@@ -49,13 +49,6 @@ def test_version_and_image_are_in_every_place(deploy: Path) -> None:
     assert "localhost/rolecall" not in text
 
 
-def test_a_permission_that_deploy_gains_is_in_the_bundle(deploy: Path) -> None:
-    path = deploy / "rbac" / "cluster_role.yaml"
-    path.write_text(path.read_text() + "  - {apiGroups: [batch], resources: [jobs], verbs: [get]}\n")
-    (permission,) = made(deploy)["spec"]["install"]["spec"]["clusterPermissions"]
-    assert permission["rules"][-1] == {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}
-
-
 def test_a_kind_that_nobody_described_is_refused(deploy: Path) -> None:
     path = deploy / "crds" / "foos.yaml"
     path.write_text(path.read_text().replace("foos.samplecontroller", "bars.samplecontroller"))
@@ -68,16 +61,3 @@ def test_a_deployment_that_says_itself_what_to_watch_is_refused(deploy: Path) ->
     path.write_text(path.read_text().replace("ANSIBLE_GATHERING", "WATCH_NAMESPACE"))
     with pytest.raises(BundleError, match="WATCH_NAMESPACE"):
         made(deploy)
-
-
-def test_the_field_that_sets_the_scale_counts_pods(deploy: Path) -> None:
-    (scaler,) = [
-        each for each in made(deploy)["spec"]["customresourcedefinitions"]["owned"] if each["kind"] == "PodScaler"
-    ]
-    shown = {each["path"]: each.get("x-descriptors") for each in scaler["specDescriptors"]}
-    assert shown == {"count": ["urn:alm:descriptor:com.tectonic.ui:podCount"], "selector": None}
-
-
-def test_long_texts_survive_the_writing(deploy: Path) -> None:
-    base = yaml.safe_load((deploy / "olm" / "base.yaml").read_text())
-    assert made(deploy)["spec"]["description"] == base["spec"]["description"]

@@ -1,5 +1,5 @@
 import pytest
-from tools.docs.blocks import BlockError, fill_blocks, names
+from tools.docs.blocks import BlockError, fill_blocks
 
 PAGE = """# Title
 
@@ -15,23 +15,6 @@ def make(name: str) -> str:
     if name != "one thing":
         raise LookupError("expected one thing")
     return "what is new\n"
-
-
-def test_a_block_is_written_anew_and_the_rest_is_left_alone() -> None:
-    assert fill_blocks(PAGE, make) == PAGE.replace("what was here", "\nwhat is new\n")
-
-
-def test_a_page_that_is_written_twice_is_the_same() -> None:
-    once = fill_blocks(PAGE, make)
-    assert fill_blocks(once, make) == once
-
-
-def test_a_page_without_blocks_is_left_alone() -> None:
-    assert fill_blocks("# Title\n\nText.\n", make) == "# Title\n\nText.\n"
-
-
-def test_the_blocks_of_a_page_are_named() -> None:
-    assert names(PAGE + PAGE.replace("one thing", "another")) == ["one thing", "another"]
 
 
 @pytest.mark.parametrize(
