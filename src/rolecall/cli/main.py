@@ -35,6 +35,7 @@ COMMANDS: Final = (
     "demo",
     "init",
     "create",
+    "generate",
     "version",
 )
 """Every command, in the order of the help. Each has a module of its name in this package."""

@@ -18,7 +18,7 @@ from rolecall.system.logs import LogSettings
 if TYPE_CHECKING:
     from rolecall.workbench.project.validate import Problem, Report
 
-_DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
+DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
 _COLORS = {"error": "31", "warning": "33"}
 
 EPILOG = (
@@ -77,7 +77,7 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     for path in options.crds or []:
         if not path.exists():
             parser.error(f"argument --crds: {str(path)!r} does not exist")
-    crds = options.crds or [path for path in _DEFAULT_CRD_DIRECTORIES if path.is_dir()]
+    crds = options.crds or [path for path in DEFAULT_CRD_DIRECTORIES if path.is_dir()]
     logs.configure(LogSettings(level="warning"))
     try:
         check_ansible_core()

@@ -26,9 +26,13 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from rolecall.kube.references import GVK
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Watch
 from rolecall.runner.record.files import SUFFIX
 from rolecall.runner.record.reader import digest_of, to_line
 from rolecall.runner.runs.variables import object_variable
+from rolecall.workbench.project.argument_specs import RoleArguments
+from rolecall.workbench.project.crd_files import CrdFile
 from rolecall.workbench.project.watches_schema import schema_text
 
 FOLDER = Path(__file__).parent / "templates"
@@ -53,6 +57,12 @@ def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
 def render_snippet(name: str, values: Mapping[str, str]) -> str:
     """Return a part of a file, without a newline at the end."""
     return _rendered(FOLDER / "snippets" / f"{name}{_ENDING}", values).rstrip("\n")
+
+
+def new_definition(names: "KindNames", description: str) -> str:
+    """Return the CRD of a kind whose spec has no fields yet."""
+    values = names.values() | {"description": json.dumps(description, ensure_ascii=False), "columns": ""}
+    return _rendered(FOLDER / "api/deploy/crds/_plural_.yaml.tmpl", values)
 
 
 def sealed(record: str) -> str:
@@ -367,9 +377,12 @@ def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:
     names = _names(directory, new_kind)
     values = names.values()
     tasks = render_snippet("tasks", values)
-    created = render_tree("api", values)
+    described = {"description": "Keeps a message in a ConfigMap.", "columns": f"{render_snippet('columns', {})}\n"}
+    created = render_tree("api", values | described)
+    role = render_tree("role", values | {"tasks": tasks})
+    created |= _with_fields(names, created, role)
     if new_kind.has_role:
-        created |= render_tree("role", values | {"tasks": tasks})
+        created |= role
     if new_kind.with_playbook:
         content = render_snippet("role_call", values) if new_kind.has_role else tasks
         created |= render_tree("playbook", values | {"tasks": textwrap.indent(content, _INDENT_OF_TASKS)})
@@ -377,6 +390,16 @@ def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:
         created |= render_tree("once", values)
     run = f"playbook: playbooks/{names.name}.yml" if new_kind.with_playbook else f"role: {names.name}"
     return ProjectFiles(directory, created, _extended(directory, names, run))
+
+
+def _with_fields(names: KindNames, created: Mapping[str, str], role: Mapping[str, str]) -> dict[str, str]:
+    """Return the file of the kind's CRD, with the fields of the role's arguments."""
+    path, specs = f"deploy/crds/{names.plural}.yaml", f"roles/{names.name}/meta/argument_specs.yml"
+    entry = yaml.safe_load(role[specs])["argument_specs"]["main"]
+    file = CrdFile.parse(Path(path), created[path])
+    watch = Watch(GVK(names.group, names.version, names.kind), RoleContent(Path("roles", names.name)))
+    file.sync(watch, RoleArguments(Path(specs), entry, {}))
+    return {path: file.render()}
 
 
 def _names(directory: Path, new_kind: NewKind) -> KindNames:

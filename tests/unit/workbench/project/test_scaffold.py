@@ -257,6 +257,8 @@ VALUES = {
     "object": "_shop_example_com_website",
     "tasks": "- name: Nothing",
     "content": "role: website",
+    "columns": "",
+    "description": "Serves a page.",
 }
 TREES = ("project", "api", "role", "once", "playbook")
 

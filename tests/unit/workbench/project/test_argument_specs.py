@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.workbench.project.ansible_check import check_arguments
+from rolecall.workbench.project.argument_specs import check_arguments
 
 TYPES = {"int": int, "str": str, "list": list}
 
@@ -21,6 +21,7 @@ def complaints(**option: Any) -> list[str]:
         {"type": "list", "elements": "int", "default": [1], "choices": [1, 2]},
         {"default": "{{ other }}", "choices": ["a"]},
         {"type": "int", "required": True, "description": ["a", "b"]},
+        {"options": {"a": {}}, "required_if": [["a", "x", ["b"], True]], "required_by": {"a": "b"}},
     ],
 )
 def test_an_argument_that_makes_sense_is_fine(option: dict[str, Any]) -> None:
@@ -33,10 +34,21 @@ def test_an_argument_that_makes_sense_is_fine(option: dict[str, Any]) -> None:
         ({"type": "integer"}, ": type: expected one of int, list, str, found 'integer'"),
         ({"type": "list", "elements": "x"}, ": elements: expected one of int, list, str, found 'x'"),
         ({"type": "int", "elements": "str"}, ": elements: only valid for the type list, found the type 'int'"),
-        ({"choices": "a"}, ": choices: expected a list, found 'a'"),
+        ({"choices": "a"}, ": choices: expected a list with values, found 'a'"),
+        ({"choices": [True, "no"]}, ": choices: expected values of type str, found True"),
+        ({"type": "list", "elements": "int", "choices": ["1"]}, ": choices: expected values of type int, found '1'"),
+        ({"fallback": ["env", ["X"]]}, ": fallback: only modules can have it: Ansible fails in a role"),
+        (
+            {"options": {"a": {}}, "required_together": ["a"]},
+            ".required_together: expected a list of lists of options, found ['a']",
+        ),
+        (
+            {"options": {"a": {}}, "required_if": [["a", 1, "b"]]},
+            ".required_if: expected a list of lists [option, value, [options]], found [['a', 1, 'b']]",
+        ),
         ({"type": "int", "default": "many"}, ": default: expected a value of type int, found 'many'"),
         ({"default": "c", "choices": ["a", "b"]}, ": default: expected one of 'a', 'b', found 'c'"),
-        ({"default": "c", "required": True}, ": default: has no effect, because the argument is required"),
+        ({"default": "c", "required": True}, ": default: Ansible fails if an argument is required and has a default"),
         ({"typ": "int"}, ".typ: unknown key (ignored); did you mean 'type'?"),
         ({"type": "list", "options": {"a": {"type": 1}}}, ".options.a: type: expected one of int, list, str, found 1"),
         ({"options": []}, ".options: expected a mapping, found []"),
