@@ -32,6 +32,12 @@ def metadata_of(obj: RawObject) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def status_of(obj: RawObject) -> dict[str, Any]:
+    """Return the status of an object; empty if there is none, or if it isn't a mapping."""
+    found = obj.get("status")
+    return found if isinstance(found, dict) else {}
+
+
 def uid_of(obj: RawObject) -> str:
     """Return the object's uid, or an empty string."""
     return str(metadata_of(obj).get("uid") or "")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.jsonpath import FieldPath
-from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of
+from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Trigger, Watch
@@ -367,8 +367,7 @@ def initial_priority(obj: RawObject, *, manages_status: bool) -> Priority:
     """
     if is_being_deleted(obj):
         return Priority.HIGH
-    status = obj.get("status")
-    status = status if isinstance(status, dict) else {}
+    status = status_of(obj)
     running = condition_of(status, RUNNING) or {}
     # A failure leaves the reason of the run in place, with the status False.
     unfinished = (("True", IN_PROGRESS), ("False", INTERRUPTED))

@@ -39,6 +39,7 @@ from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.store import Change, Entry, Store
+from rolecall.runner.controller.work_queue import Backoff
 from rolecall.system.clock import Clock, LoopClock, sleep
 from rolecall.system.logs import get_logger
 
@@ -334,6 +335,7 @@ class Informer:
 
 _REMIND_SECONDS = 600.0
 _BLOCKING_EXPIRIES = 5
+_EXPIRY_BACKOFF = Backoff(0.05, 10.0)
 _EXPIRES = "Lists expire before their end; listing again"
 _UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
@@ -352,8 +354,7 @@ class WatchFailure(Enum):
     def __init__(self, message: str, first_seconds: float, max_seconds: float, blocking_failures: float) -> None:
         """Name the parts of the value."""
         self.message = message
-        self.first_seconds = first_seconds
-        self.max_seconds = max_seconds
+        self.backoff = Backoff(first_seconds, max_seconds)
         self.blocking_failures = blocking_failures
 
     @classmethod
@@ -414,7 +415,7 @@ class WatchRetry:
     def delay_after_expiry(self) -> float:
         """Record that a resourceVersion has expired, and return the delay in seconds, which is short at first."""
         self._expiries += 1
-        return _delay(0.05, 10.0, self._expiries)
+        return _delay(_EXPIRY_BACKOFF, self._expiries)
 
     def record_progress(self) -> None:
         """Record that a watch delivered an event, or lasted long enough."""
@@ -429,9 +430,9 @@ class WatchRetry:
 
     def _next_delay(self, failure: WatchFailure) -> float:
         self._failures += 1
-        return _delay(failure.first_seconds, failure.max_seconds, self._failures - 1)
+        return _delay(failure.backoff, self._failures - 1)
 
 
-def _delay(first: float, maximum: float, doublings: int) -> float:
-    """Return a delay that doubles each time; up to half of it is jitter."""
-    return min(first * 2.0 ** min(doublings, 16), maximum) * random.uniform(0.5, 1.0)  # noqa: S311 - not for security
+def _delay(backoff: Backoff, failures: int) -> float:
+    """Return the delay after so many earlier failures; up to half of it is jitter."""
+    return backoff.delay_seconds(failures) * random.uniform(0.5, 1.0)  # noqa: S311 - not for security

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rolecall.kube.metadata import generation_of, is_being_deleted
+from rolecall.kube.metadata import generation_of, is_being_deleted, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.manager import Manager
@@ -53,8 +53,7 @@ class ObjectNote:
     @classmethod
     def of(cls, key: ObjectKey, obj: RawObject) -> "ObjectNote":
         """Return the note of an object."""
-        status = obj.get("status")
-        found = conditions_of(status if isinstance(status, dict) else {})[:MAX_CONDITIONS]
+        found = conditions_of(status_of(obj))[:MAX_CONDITIONS]
         conditions = tuple(_condition(each) for each in found)
         return cls(key, generation_of(obj), verdict_of(conditions), conditions, is_paused(obj), is_being_deleted(obj))
 

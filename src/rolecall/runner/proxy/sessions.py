@@ -18,7 +18,6 @@ address twice: without the secret as the server, and with it as the ``proxy-url`
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -37,6 +36,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NO_CONTEXT, BodyCapture, NewTraceparent, TraceContext
 from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.serving.authentication import basic_credentials, bearer_token
 
 SEPARATOR: Final = "."
 HIDDEN_MARK: Final = "hidden"
@@ -72,7 +72,7 @@ class RequestOrigin:
         try:
             padded = host + "=" * (-len(host) % 4)
             return cls(task, base64.b64decode(padded, b"-_", validate=True).decode(), mark == HIDDEN_MARK)
-        except (binascii.Error, ValueError):
+        except ValueError:
             return cls()
 
 
@@ -337,9 +337,12 @@ class Sessions:
     def authenticate(self, authorization: str) -> Caller | None:
         """Return the caller whose secret is in an Authorization header, None for any other header.
 
+        It is the token of a Bearer header or the user name of a Basic header.
+
         Only the secret is verified, not the name of the task that follows it.
         """
-        secret, _, name = _secret_of(authorization).partition(SEPARATOR)
+        text = bearer_token(authorization) or basic_credentials(authorization)[0]
+        secret, _, name = text.partition(SEPARATOR)
         presented = _digest(secret)
         for known, session in self._by_digest.items():
             if hmac.compare_digest(known, presented):
@@ -361,21 +364,6 @@ class Sessions:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
-
-
-def _secret_of(authorization: str) -> str:
-    """Return the token of a Bearer header or the user name of a Basic header, else an empty string."""
-    scheme, _, value = authorization.strip().partition(" ")
-    match scheme.lower():
-        case "bearer":
-            return value.strip()
-        case "basic":
-            try:
-                decoded = base64.b64decode(value, validate=True).decode(errors="replace")
-            except (binascii.Error, ValueError):
-                return ""
-            return decoded.partition(":")[0]
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

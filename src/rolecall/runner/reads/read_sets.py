@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.controller.work_queue import Backoff, Cause
 from rolecall.runner.proxy.ownership import Owner, ownership_of
 from rolecall.runner.proxy.sessions import PendingRead, Read
 from rolecall.runner.reads.observed_state import (
@@ -37,10 +37,8 @@ _MAX_PENDING: Final = 4096
 _NEVER: Final = frozenset({("", "Event"), ("events.k8s.io", "Event"), ("coordination.k8s.io", "Lease")})
 """Kinds that change all the time and mean nothing to a role."""
 
-_FIRST_SECONDS: Final = 1.0
-_MAX_SECONDS: Final = 300.0
+_BACKOFF: Final = Backoff(1.0, 300.0)
 _QUIET_SECONDS: Final = 60.0
-_MAX_DOUBLINGS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +290,7 @@ class ReadBackoff:
         if key not in self._runs:
             return 0.0
         runs, ended = self._runs[key]
-        wait = min(_FIRST_SECONDS * 2.0 ** min(runs - 1, _MAX_DOUBLINGS), _MAX_SECONDS)
+        wait = _BACKOFF.delay_seconds(runs - 1)
         passed = self.clock.monotonic() - ended
         if passed >= max(wait, _QUIET_SECONDS):
             self.forget(key)

@@ -58,12 +58,6 @@ class ReconcileContext:
     trace: "Trace | None" = None
 
     @property
-    def status(self) -> RawObject:
-        """The object's status before the run; empty if there is none, or if it isn't a mapping."""
-        found = self.obj.get("status")
-        return found if isinstance(found, dict) else {}
-
-    @property
     def finalizing(self) -> bool:
         """Whether this is the run of the finalizer."""
         return bool(self.finalizer)

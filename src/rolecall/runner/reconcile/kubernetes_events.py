@@ -21,7 +21,7 @@ from typing import Any
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
-from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.metadata import resource_version_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
@@ -202,7 +202,7 @@ class EventReporter:
 
     def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
         """Report a success after a failure, and a success that changed something."""
-        failure = condition_of(context.status, FAILURE) or {}
+        failure = condition_of(status_of(context.obj), FAILURE) or {}
         had_failed = self._failing.pop(context.key, None) == uid_of(context.obj)
         if had_failed or failure.get("status") == "True":
             self.record(context.obj, EventSpec(NORMAL, "ReconcileRecovered", "Reconciled after a failure"))

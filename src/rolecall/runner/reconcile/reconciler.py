@@ -22,6 +22,7 @@ from rolecall.kube.metadata import (
     generation_of,
     has_finalizer,
     is_being_deleted,
+    status_of,
     with_finalizer,
     without_finalizer,
 )
@@ -182,8 +183,8 @@ class Reconciler:
             self.self_triggers.run_started(key, context.obj)
 
         # A short run of an unchanged object isn't worth two writes of its status.
-        context.status_before = context.status
-        is_due = key in self._long_runs or should_mark_running(context.status, generation_of(context.obj))
+        context.status_before = status_of(context.obj)
+        is_due = key in self._long_runs or should_mark_running(context.status_before, generation_of(context.obj))
         if self.watch.manage_status and is_due:
             context.obj = await self.status.mark_running(context.obj) or context.obj
             self.self_triggers.run_started(key, context.obj)

@@ -90,10 +90,7 @@ class Recorder:
         except OSError as error:
             logger.warning("Could not write the record of a run", error=str(error), job=record.ident)
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
-            # Only the type and the place: the text may contain a secret.
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            reason = f"{type(error).__name__} at {place.filename}:{place.lineno}"
-            logger.warning("Could not write the record of a run", error=reason, job=record.ident)
+            logger.warning("Could not write the record of a run", error=without_text(error), job=record.ident)
         if self.history is not None:
             self.history.add(record)
         self.memory.add(record)
@@ -159,6 +156,12 @@ class Recorder:
                 resource = None
             found += [resource] if resource and resource not in found else []
         return found
+
+
+def without_text(error: Exception) -> str:
+    """Return the type and the place of an error, whose text may contain a secret."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {place.filename}:{place.lineno}"
 
 
 def entry_of(watch: Watch) -> dict[str, Any]:

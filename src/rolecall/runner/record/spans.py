@@ -14,7 +14,6 @@ This module needs OpenTelemetry; ``traces`` imports it only if traces are export
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,7 +46,7 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.request_info import READ_VERBS
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.masking import Mask
-from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.recorder import Recorder, without_text
 from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
 from rolecall.runner.record.timeline import seconds_of
 from rolecall.runner.record.traces import (
@@ -133,9 +132,8 @@ class Trace:
             if record is not None:
                 self.mask = await self.tracer.recorder.mask_of(self.watch, record)
             await run_in_thread(partial(self._make_spans, obj, record, ending, ended_ns))
-        except Exception as error:  # noqa: BLE001 - a trace must not fail a reconcile; its text may contain a secret
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            logger.warning("A trace is lost", error=f"{type(error).__name__} at {place.filename}:{place.lineno}")
+        except Exception as error:  # noqa: BLE001 - a trace must not fail a reconcile
+            logger.warning("A trace is lost", error=without_text(error))
 
     def _new_traceparent(self) -> str:
         context, exporting = self.span.get_span_context(), self.tracer.exporting

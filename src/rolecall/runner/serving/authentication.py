@@ -10,7 +10,6 @@ may also be the password, with any name.
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import time
 from collections import OrderedDict
@@ -100,7 +99,8 @@ async def refusal(
 
     With ``takes_password``, a browser asks its user for the token.
     """
-    token = _token(request.headers.get("Authorization", ""), takes_password=takes_password)
+    header = request.headers.get("Authorization", "")
+    token = bearer_token(header) or (basic_credentials(header)[1].strip() if takes_password else "")
     if not token:
         return _unauthorized(takes_password=takes_password)
     try:
@@ -118,13 +118,18 @@ def _unauthorized(*, takes_password: bool) -> web.Response:
     return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": challenge})
 
 
-def _token(header: str, *, takes_password: bool) -> str:
-    scheme, _, rest = header.partition(" ")
-    if scheme.lower() == "bearer":
-        return rest.strip()
-    if scheme.lower() == "basic" and takes_password:
-        try:
-            return base64.b64decode(rest.strip(), validate=True).decode().partition(":")[2].strip()
-        except (binascii.Error, ValueError):
-            return ""
-    return ""
+def bearer_token(authorization: str) -> str:
+    """Return the token in an Authorization header, empty for another header."""
+    scheme, _, value = authorization.strip().partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def basic_credentials(authorization: str) -> tuple[str, str]:
+    """Return the user name and the password in an Authorization header, both empty for another header."""
+    scheme, _, value = authorization.strip().partition(" ")
+    try:
+        text = base64.b64decode(value.strip(), validate=True).decode() if scheme.lower() == "basic" else ""
+    except ValueError:
+        return "", ""
+    name, _, password = text.partition(":")
+    return name, password
