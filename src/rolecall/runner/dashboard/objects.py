@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from rolecall.runner.dashboard.views import (
     Query,
     ReplicaView,
     RowView,
-    RunLineView,
     State,
     TriggerView,
     WaitView,
@@ -121,16 +120,18 @@ class Rows:
             namespace=note.key.namespace,
             name=note.key.name,
             state=self.state_of(note),
-            last_run=None if line is None else self._line_view(line, self._recorded(note)),
+            last_run=None if line is None else replace(line, has_record=line.id in self._recorded(note)),
             waits_for=self._wait(note),
         )
 
-    def lines(self, note: ObjectNote) -> tuple[RunLineView, ...]:
+    def lines(self, note: ObjectNote) -> tuple[RunLine, ...]:
         """Return the runs of an object, the newest first."""
         recorder, recorded = self.sources.recorder, self._recorded(note)
         if recorder is None or recorder.history is None:
             return ()
-        return tuple(self._line_view(line, recorded) for line in recorder.history.of(self.kind.gvk, note.key))
+        return tuple(
+            replace(line, has_record=line.id in recorded) for line in recorder.history.of(self.kind.gvk, note.key)
+        )
 
     def last_line(self, note: ObjectNote) -> RunLine | None:
         """Return the line of an object's last run, None if it had none since the operator started."""
@@ -144,18 +145,6 @@ class Rows:
         recorder = self.sources.recorder
         records = recorder.memory.runs(self.kind.gvk, note.key) if recorder is not None else ()
         return frozenset(record.ident for record in records)
-
-    def _line_view(self, line: RunLine, recorded: frozenset[str]) -> RunLineView:
-        return RunLineView(
-            id=line.ident,
-            started=line.started,
-            seconds=line.seconds,
-            outcome=line.outcome,
-            because=line.causes,
-            tasks=line.tasks,
-            requests=line.requests,
-            has_record=line.ident in recorded,
-        )
 
     def _wait(self, note: ObjectNote) -> WaitView:
         controller = self.kind.watched.controller

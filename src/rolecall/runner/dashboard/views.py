@@ -6,9 +6,12 @@ Times are seconds since the epoch. Strings may come from anyone who can write an
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rolecall.kube.references import GVK
+
+if TYPE_CHECKING:  # programs that only read the JSON have no records
+    from rolecall.runner.record.run_record import RunLine
 
 
 class State(StrEnum):
@@ -64,20 +67,6 @@ class WaitView:
 
 
 @dataclass(frozen=True, slots=True)
-class RunLineView:
-    """A run in one line; ``has_record`` is whether it has a page."""
-
-    id: str
-    started: float
-    seconds: float
-    outcome: str
-    because: tuple[str, ...]
-    tasks: int
-    requests: int
-    has_record: bool
-
-
-@dataclass(frozen=True, slots=True)
 class RowView:
     """An object in a list."""
 
@@ -86,7 +75,7 @@ class RowView:
     namespace: str
     name: str
     state: State
-    last_run: RunLineView | None
+    last_run: "RunLine | None"
     waits_for: WaitView
 
 
@@ -145,7 +134,7 @@ class ObjectView:
     is_mine: bool
     """Whether this replica reconciles it."""
     conditions: tuple[ConditionView, ...]
-    runs: tuple[RunLineView, ...]
+    runs: "tuple[RunLine, ...]"
     triggers: tuple[TriggerView, ...]
     more_reads: int
     """The number of reads that are left out of ``triggers``."""

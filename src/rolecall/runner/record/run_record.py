@@ -308,15 +308,19 @@ class RecordMemory:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """When a run started (seconds since the epoch), how long it took, its causes, and how it ended."""
+    """A run in one line: when it started (seconds since the epoch), how long it took, how it ended, and why it ran.
 
-    ident: str
+    The dashboard serves these names in JSON. ``has_record`` is whether the record is in memory.
+    """
+
+    id: str
     started: float
     seconds: float
     outcome: str
-    causes: tuple[str, ...]
+    because: tuple[str, ...]
     tasks: int
     requests: int
+    has_record: bool = False
 
 
 @dataclass(slots=True)
@@ -335,11 +339,11 @@ class RunHistory:
         if lines:
             self._with_earlier.append(obj)
         line = RunLine(
-            ident=record.ident,
+            id=record.ident,
             started=record.started.timestamp(),
             seconds=round(ending.summary.duration_seconds, 3) if ending and ending.summary else 0.0,
             outcome=ending.outcome if ending else "unknown",
-            causes=record.causes,
+            because=record.causes,
             tasks=len(record.tasks),
             requests=len(record.exchanges),
         )

@@ -27,7 +27,7 @@ def kept(memory: RecordMemory, name: str = "one") -> list[str]:
 
 
 def lines(history: RunHistory, name: str = "one") -> list[str]:
-    return [line.ident for line in history.of(DEMO, ObjectKey("ns", name))]
+    return [line.id for line in history.of(DEMO, ObjectKey("ns", name))]
 
 
 def test_last_record_of_an_object_replaces_the_previous_one_until_it_is_forgotten() -> None:
@@ -96,7 +96,7 @@ def test_line_reports_start_duration_causes_and_outcome() -> None:
     line = history.last(DEMO, ONE)
     assert line is not None
     assert (line.started, line.seconds, line.outcome) == (record.started.timestamp(), 0.25, "succeeded")
-    assert (line.causes, line.tasks, line.requests) == (("something changed",), 1, 0)
+    assert (line.because, line.tasks, line.requests) == (("something changed",), 1, 0)
 
 
 def test_lines_of_an_object_are_bounded_and_the_newest_come_first_until_it_is_forgotten() -> None:
