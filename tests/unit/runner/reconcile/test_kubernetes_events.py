@@ -70,13 +70,6 @@ async def test_equal_events_are_counted(desk: Desk) -> None:
     )
 
 
-async def test_other_objects_and_messages_have_separate_events(desk: Desk) -> None:
-    await desk.record(FAILED, EventSpec("Warning", "ReconcileFailed", "something else"))
-    desk.time = 1.0
-    await desk.record(FAILED, obj=thing("two"))
-    assert len(desk.events()) == 3
-
-
 async def test_expired_event_is_recreated(desk: Desk) -> None:
     await desk.record(FAILED)
     desk.cluster.objects().clear()

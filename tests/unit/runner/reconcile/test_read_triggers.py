@@ -105,13 +105,6 @@ async def operator() -> AsyncIterator[Operator]:
         yield operator
 
 
-async def test_change_of_a_read_object_triggers_immediately(operator: Operator) -> None:
-    operator.server.put("w")
-    await settle()
-    assert await operator.run() == ["read Widget default/w created"]
-    assert len(operator.queue) == 0
-
-
 async def test_deselected_object_is_not_triggered(operator: Operator) -> None:
     operator.labels = {}
     operator.server.put("w")
@@ -207,16 +200,6 @@ async def test_run_that_changes_nothing_ends_the_waiting(operator: Operator) -> 
         await operator.clock.advance_and_settle(10)
         await operator.run(summary)
     await operator.change(9, by_a_run=True)
-    assert len(operator.queue) == 1
-
-
-async def test_other_triggers_do_not_wait(operator: Operator) -> None:
-    for number in range(3):
-        await operator.change(number, by_a_run=True)
-        await operator.clock.advance_and_settle(10)
-        await operator.run()
-    await operator.change(9, by_a_run=True)
-    operator.queue.add(ONE.key, Cause("Song default/one: spec.size"))
     assert len(operator.queue) == 1
 
 

@@ -12,9 +12,7 @@ from rolecall.kube.errors import (
     ApiError,
     ConflictError,
     ForbiddenError,
-    InvalidError,
     KubeError,
-    NotFoundError,
     UnknownKindError,
     UnreachableError,
 )
@@ -170,27 +168,6 @@ async def test_forbidden_finalizer_fails_without_a_run(world: World, cluster: Fa
     assert rig.runs == 0
 
 
-async def test_object_deleted_before_its_finalizer_is_not_a_failure(
-    world: World, cluster: FakeCluster, tmp_path: Path
-) -> None:
-    await world.create(MANIFEST)
-    rig = make_rig(world, tmp_path, finalizer=finalizer())
-    cluster.troubles = [("replace", NotFoundError(404, "NotFound", "gone"))]
-    assert await rig.reconcile() == Result()
-    assert rig.runs == 0
-
-
-async def test_finalizer_run_has_variables_of_the_finalizer(finalized: Rig, tmp_path: Path) -> None:
-    await finalized.reconcile()
-    assert '"state": "absent"' in (workspace(tmp_path) / "env" / "extravars").read_text()
-
-
-async def test_successful_finalizer_is_removed(finalized: Rig, world: World) -> None:
-    await finalized.reconcile()
-    assert finalized.runs == 1
-    assert await world.find(THING, "one") is None
-
-
 @pytest.mark.parametrize("wish", [{"requeue_after_seconds": 3.0}, {"requeue_at": 1_800_000_000.5}])
 async def test_finalizer_stays_while_its_run_requests_requeues(
     finalized: Rig, world: World, wish: dict[str, Any]
@@ -221,13 +198,6 @@ async def test_finalizer_removal_is_retried_without_a_second_run(
     await finalized.reconcile()
     assert await world.find(THING, "one") is None
     assert finalized.runs == 1
-
-
-async def test_forbidden_finalizer_removal_is_a_failure(finalized: Rig, cluster: FakeCluster) -> None:
-    cluster.troubles = [("replace", FORBIDDEN)]
-    assert await finalized.reconcile() == Result(failed=True)
-    message = "Reconcile failed outside Ansible: 403 Forbidden: you may not"
-    assert (await finalized.conditions())["Failure"] == ("True", "Failed", message)
 
 
 async def test_object_deleted_during_its_run_is_finalized_soon(world: World, tmp_path: Path) -> None:
@@ -338,32 +308,12 @@ async def test_period_is_annotation_then_watch_then_flag(
     assert await rig.reconcile() == Result(requeue_after_seconds=seconds)
 
 
-async def test_period_annotation_before_1_0_is_ignored(world: World, tmp_path: Path) -> None:
-    annotations = 'annotations: {ansible.operator-sdk/reconcile-period: "5s"}'
-    await world.create(MANIFEST.replace("name: one", f"name: one, {annotations}"))
-    assert await make_rig(world, tmp_path).reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
-
-
 async def test_negative_period_annotation_is_rejected(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST.replace("name: one", f'name: one, annotations: {{{PERIOD}: "-1s"}}'))
     rig = make_rig(world, tmp_path)
     assert await rig.reconcile() == Result(failed=True)
     expected = "Unable to parse reconcile period annotation: a duration cannot be negative: '-1s'"
     assert (await rig.conditions())["Failure"][2] == expected
-
-
-@pytest.mark.parametrize(
-    ("wish", "expected"),
-    [
-        ({"requeue_after_seconds": 3.0}, Result(requeue_after_seconds=3.0)),
-        ({"requeue_after_seconds": 0.0}, Result(requeue_after_seconds=0.0)),
-        ({"requeue_at": 1_800_000_000.5}, Result(requeue_at=1_800_000_000.5)),
-    ],
-)
-async def test_requested_requeue_overrides_period(rig: Rig, wish: dict[str, Any], expected: Result) -> None:
-    rig.runner.outcome = replace(SUCCESS, **wish)
-    assert await rig.reconcile() == expected
-    assert await rig.conditions() == SUCCESSFUL
 
 
 async def test_own_spec_change_triggers_a_run_unless_requeue_is_requested(rig: Rig, world: World) -> None:
@@ -458,18 +408,6 @@ async def test_forbidden_status_is_logged_without_a_second_run(rig: Rig, cluster
     assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(FORBIDDEN)]
 
 
-async def test_status_rejected_by_the_schema_is_logged(rig: Rig, cluster: FakeCluster) -> None:
-    invalid = InvalidError(422, "Invalid", "status.conditions: no")
-
-    async def refuse() -> None:
-        cluster.troubles = [("replace status", invalid)]
-
-    rig.runner.play = refuse
-    with capture_logs() as logs:
-        await rig.reconcile()
-    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(invalid)]
-
-
 async def test_status_is_written_when_the_api_server_is_back(rig: Rig, cluster: FakeCluster) -> None:
     async def break_down() -> None:
         cluster.troubles = [("get", UNREACHABLE)] * 4
@@ -487,14 +425,6 @@ async def test_kind_without_status_subresource_runs_with_a_warning(rig: Rig, clu
     assert cluster.writes == []
     assert any(line["event"].startswith("Kind has no status subresource") for line in logs)
     assert rig.runs == 1
-
-
-async def test_failed_run_maps_nothing(world: World, tmp_path: Path) -> None:
-    await world.create(MANIFEST)
-    rig = make_rig(world, tmp_path, status={"small": parse_path("$.resource.spec.size")})
-    rig.runner.outcome = FAILURE
-    await rig.reconcile()
-    assert "small" not in (await rig.thing())["status"]
 
 
 async def test_mapping_document_has_stats_resource_and_run(world: World, tmp_path: Path) -> None:
@@ -686,15 +616,6 @@ async def test_success_of_recreated_object_is_not_a_recovery(rig: Rig, world: Wo
     assert rig.events == []
 
 
-async def test_recovery_is_reported_after_a_restart(rig: Rig, tmp_path: Path) -> None:
-    rig.runner.outcome = FAILURE
-    await rig.reconcile()
-    restarted = make_rig(rig.world, tmp_path)
-    restarted.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
-    await restarted.reconcile()
-    assert [event.reason for event in restarted.events] == ["ReconcileRecovered"]
-
-
 async def test_crash_leaves_a_condition(rig: Rig) -> None:
     async def break_down() -> None:
         raise LookupError("nobody thought of this")
@@ -794,10 +715,6 @@ WATCH = Watch(THING, RoleContent(Path("/roles/thing")), reconcile_period_seconds
 @pytest.mark.parametrize(("text", "seconds"), [("1ms", 1.0), ("1ns", 1.0), ("1s", 1.0), ("90s", 90.0), ("0s", 0.0)])
 def test_period_of_an_object_is_at_least_a_second(text: str, seconds: float) -> None:
     assert period_seconds({"metadata": {"annotations": {PERIOD_ANNOTATION: text}}}, WATCH, 60.0) == seconds
-
-
-def test_watch_overrides_default_period() -> None:
-    assert period_seconds({"metadata": {}}, WATCH, 60.0) == 0.2
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,6 @@ def test_only_recorded_versions_are_known() -> None:
     assert not writes.contains(ONE, "another", "5")
 
 
-def test_writes_are_known_per_primary() -> None:
-    writes = OwnWrites()
-    writes.record_write(ONE, version(5))
-    assert not writes.contains(OTHER, "u", "5")
-
-
 def test_object_without_identity_is_not_recorded() -> None:
     writes = OwnWrites()
     writes.record_write(ONE, {})

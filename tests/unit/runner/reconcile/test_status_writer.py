@@ -45,22 +45,6 @@ async def test_rejected_value_is_reported_with_the_failure(writer: StatusWriter,
     assert "small" not in thing["status"]
 
 
-async def test_status_rejected_without_mapping_is_an_error(
-    writer: StatusWriter, one: RawObject, cluster: FakeCluster
-) -> None:
-    invalid = InvalidError(422, "Invalid", "status.conditions: no")
-    cluster.troubles = [("replace status", invalid), ("replace status", invalid)]
-    with pytest.raises(InvalidError):
-        await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
-
-
-async def test_deleted_object_needs_no_status(writer: StatusWriter, one: RawObject, cluster: FakeCluster) -> None:
-    gone = {"metadata": {**one["metadata"], "name": "gone"}}
-    await writer.write(gone, ReconcileOutcome())
-    assert await writer.mark_running(gone) is None
-    assert cluster.writes == []
-
-
 async def test_no_status_is_written_after_losing_leadership(world: World, one: RawObject, cluster: FakeCluster) -> None:
     writer = StatusWriter(Primaries(world.client, THING, OwnWrites(), may_write=lambda: False))
     with pytest.raises(LeadershipLostError, match="another replica may be the leader"):
@@ -180,18 +164,3 @@ async def test_write_fails_after_a_minute_of_rejections(
 
 async def test_write_waits_for_an_unavailable_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await context(Server(*[AWAY] * 100), monkeypatch) == "written"
-
-
-async def test_conflict_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await context(Server(CONFLICT, CONFLICT), monkeypatch) == "written"
-
-
-async def test_occasional_rejections_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await context(Server(*[REFUSED, REFUSED, AWAY] * 20), monkeypatch) == "written"
-
-
-async def test_too_large_write_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(*[TooLargeError(500, "InternalError", "etcdserver: request is too large")] * 2)
-    with pytest.raises(TooLargeError):
-        await context(server, monkeypatch)
-    assert len(server.errors) == 1
