@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from rolecall.kube.client import Client
+from rolecall.runner.reconcile.status import condition_of
 from rolecall.runner.record.reader import read_record
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import copy_project
@@ -94,6 +95,8 @@ async def project(
 async def test_unchanged_roles_replay_equally_without_network(project: Project) -> None:
     records = project.records
     assert {kind_of(path) for path in records} == {"foo", "hikawa", "podscaler", "replicaset"}
+    ready = [condition_of(read_record(path).end["status"] or {}, "Ready") or {} for path in records]
+    assert {"NotReadyYet", "RunSucceeded"} <= {each.get("reason") for each in ready}, "readiness is compared too"
     done = await asyncio.to_thread(project.replay, *map(str, records), "--output", "json", prefix=ALONE)
     assert done.stdout, done.stderr
     different = [each for each in json.loads(done.stdout)["records"] if each["result"] != "same"]
