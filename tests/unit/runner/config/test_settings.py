@@ -1,14 +1,23 @@
 import os
+import pwd
 import tempfile
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from rolecall.kube.references import GVK
+from rolecall.runner.config.ansible_config import home_variables, roles_path, unless_configured
 from rolecall.runner.config.settings import (
     Settings,
+    ansible_debug_logs,
     ansible_operator_settings,
+    ansible_verbosity,
     default_workers,
+    max_concurrent_reconciles,
+    parse_boolean,
     resolve_max_concurrent_runs,
+    watch_namespaces,
 )
 
 
@@ -50,3 +59,186 @@ def test_concurrent_runs_are_bounded_by_the_flag_or_the_cpus(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     assert resolve_max_concurrent_runs(Settings(max_concurrent_runs=given), workers) == limit
+
+
+MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
+DASHED = GVK("my-group.io", "v1", "Thing")
+SECRET = GVK("", "v1", "Secret")
+
+
+@pytest.mark.parametrize(
+    ("text", "namespaces"),
+    [(None, ()), ("", ()), (" ", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , ,b,", ("a", "b"))],
+)
+def test_watch_namespaces_are_separated_by_commas(text: str | None, namespaces: tuple[str, ...]) -> None:
+    assert watch_namespaces({} if text is None else {"WATCH_NAMESPACE": text}) == namespaces
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, True) for text in ("1", "t", "T", "true", "TRUE", "True")),
+        *((text, False) for text in ("0", "f", "F", "false", "FALSE", "False")),
+    ],
+)
+def test_booleans_have_the_spellings_of_go(text: str, *, value: bool) -> None:
+    assert parse_boolean(text) is value
+    assert ansible_debug_logs({"ANSIBLE_DEBUG_LOGS": text}) is value
+
+
+@pytest.mark.parametrize("text", ["", "yes", "on", "tRUE", "2"])
+def test_other_spellings_are_not_booleans(text: str) -> None:
+    with pytest.raises(ValueError, match=f"expected true or false, found {text!r}"):
+        parse_boolean(text)
+
+
+def test_invalid_boolean_is_logged_and_ignored() -> None:
+    with capture_logs() as lines:
+        assert ansible_debug_logs({}) is False
+        assert ansible_debug_logs({"ANSIBLE_DEBUG_LOGS": "loud"}) is False
+    [line] = lines
+    assert (line["log_level"], line["envVar"]) == ("info", "ANSIBLE_DEBUG_LOGS")
+
+
+@pytest.mark.parametrize(
+    ("gvk", "name"),
+    [(MEMCACHED, "MEMCACHED_CACHE_EXAMPLE_COM"), (SECRET, "SECRET_"), (DASHED, "THING_MY-GROUP_IO")],
+)
+def test_variable_is_named_after_kind_and_group(gvk: GVK, name: str) -> None:
+    assert max_concurrent_reconciles(gvk, {f"MAX_CONCURRENT_RECONCILES_{name}": "3"}) == 3
+    assert ansible_verbosity(gvk, {f"ANSIBLE_VERBOSITY_{name}": "4"}) == 4
+
+
+@pytest.mark.parametrize("text", ["1", "12", "+2"])
+def test_workers_are_a_positive_integer(text: str) -> None:
+    assert max_concurrent_reconciles(SECRET, {"MAX_CONCURRENT_RECONCILES_SECRET_": text}) == int(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "", "two", "1.5", " 1", "1_0"])
+def test_invalid_workers_are_logged_and_ignored(text: str) -> None:
+    with capture_logs() as lines:
+        assert max_concurrent_reconciles(SECRET, {"MAX_CONCURRENT_RECONCILES_SECRET_": text}) is None
+    assert [(line["log_level"], line["envVar"]) for line in lines] == [("info", "MAX_CONCURRENT_RECONCILES_SECRET_")]
+
+
+@pytest.mark.parametrize(("text", "verbosity"), [("0", 0), ("7", 7), ("8", None), ("-1", None), ("loud", None)])
+def test_verbosity_is_an_integer_from_0_to_7(text: str, verbosity: int | None) -> None:
+    assert ansible_verbosity(SECRET, {"ANSIBLE_VERBOSITY_SECRET_": text}) == verbosity
+
+
+def test_without_variables_the_flags_apply() -> None:
+    with capture_logs() as lines:
+        assert (max_concurrent_reconciles(SECRET, {}), ansible_verbosity(SECRET, {})) == (None, None)
+    assert lines == []
+
+
+def test_deprecated_name_of_workers_applies_without_the_new_one_and_is_logged() -> None:
+    with capture_logs() as lines:
+        assert max_concurrent_reconciles(SECRET, {"WORKER_SECRET_": "2"}) == 2
+    assert [line["replacedBy"] for line in lines] == ["MAX_CONCURRENT_RECONCILES_SECRET_"]
+    assert max_concurrent_reconciles(SECRET, {"WORKER_SECRET_": "2", "MAX_CONCURRENT_RECONCILES_SECRET_": "3"}) == 3
+    assert (
+        max_concurrent_reconciles(SECRET, {"WORKER_SECRET_": "2", "MAX_CONCURRENT_RECONCILES_SECRET_": "many"}) is None
+    )
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return an environment without settings of Ansible; the user's empty ansible.cfg hides that of the machine."""
+    environment = {"HOME": str(tmp_path)}
+    write_config(environment, "")
+    return environment
+
+
+def write_config(environment: dict[str, str], text: str) -> Path:
+    """Write the ansible.cfg of the user and return its directory."""
+    file = Path(environment["HOME"]) / ".ansible.cfg"
+    file.write_text(f"[defaults]\n{text}\n")
+    return file.parent
+
+
+@pytest.mark.parametrize(
+    ("given", "config", "expected"),
+    [
+        ({}, "", "~/.ansible/roles:/usr/share/ansible/roles:/etc/ansible/roles"),
+        ({"ANSIBLE_HOME": "/a"}, "", "/a/roles:/usr/share/ansible/roles:/etc/ansible/roles"),
+        ({"ANSIBLE_ROLES_PATH": "/mine:shared:~/others"}, "/config", "/mine:/project/shared:~/others"),
+        ({}, "/config:own ; a comment", "/config:HOME/own"),
+    ],
+    ids=["default", "home of Ansible", "environment before ansible.cfg", "relative to ansible.cfg"],
+)
+def test_roles_of_the_project_are_searched_after_the_configured_ones(
+    environment: dict[str, str], given: dict[str, str], config: str, expected: str
+) -> None:
+    if config:
+        write_config(environment, f"roles_path = {config}")
+    found = roles_path(Path("/project"), environment | given)
+    assert found == f"{expected.replace('HOME', environment['HOME'])}:/project/roles"
+
+
+def test_ansible_cfg_in_the_environment_takes_precedence(environment: dict[str, str], tmp_path: Path) -> None:
+    write_config(environment, "roles_path = /users")
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named/ansible.cfg").write_text("[defaults]\nroles_path = /named\n")
+    environment["ANSIBLE_CONFIG"] = str(tmp_path / "named")
+    assert roles_path(Path("/project"), environment) == "/named:/project/roles"
+
+
+def test_roles_of_the_project_are_listed_once(environment: dict[str, str]) -> None:
+    given = {"ANSIBLE_ROLES_PATH": "/project/roles:/mine"}
+    assert roles_path(Path("/project"), environment | given) == "/project/roles:/mine"
+
+
+@pytest.mark.parametrize(
+    ("key", "default", "user"),
+    [
+        ("gathering", "explicit", "implicit"),
+        ("allow_broken_conditionals", "true", "false"),
+        ("allow_broken_conditionals", "true", "true"),
+    ],
+)
+def test_default_applies_unless_environment_or_ansible_cfg_has_a_value(
+    environment: dict[str, str], key: str, default: str, user: str
+) -> None:
+    variable = f"ANSIBLE_{key.upper()}"
+    assert unless_configured(key, default, environment) == {variable: default}
+    assert unless_configured(key, "", environment) == {}
+    assert unless_configured(key, default, environment | {variable: user}) == {}
+    write_config(environment, f"{key} = {user}")
+    assert unless_configured(key, default, environment) == {}
+
+
+def test_invalid_ansible_cfg_counts_as_empty(environment: dict[str, str]) -> None:
+    write_config(environment, "[[[\nno key")
+    assert unless_configured("gathering", "explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
+
+
+@pytest.fixture
+def elsewhere(environment: dict[str, str]) -> dict[str, str]:
+    """Return an environment with another HOME than in the passwd file."""
+    return environment | {"USER": "root"}
+
+
+def below(home: str) -> dict[str, str]:
+    """Return the variables that keep Ansible's files below a directory."""
+    return {"ansible_remote_tmp": f"{home}/.ansible/tmp", "ansible_async_dir": f"{home}/.ansible_async"}
+
+
+def test_localhost_keeps_its_files_below_a_home_that_differs_from_the_passwd_file(elsewhere: dict[str, str]) -> None:
+    assert home_variables(elsewhere) == below(elsewhere["HOME"])
+    assert home_variables(elsewhere | {"USER": "nobody-has-this"}) == below(elsewhere["HOME"])
+    assert home_variables(elsewhere | {"HOME": pwd.getpwnam("root").pw_dir}) == {}
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("ANSIBLE_REMOTE_TEMP", "ansible_remote_tmp"),
+        ("ANSIBLE_REMOTE_TMP", "ansible_remote_tmp"),
+        ("ANSIBLE_ASYNC_DIR", "ansible_async_dir"),
+    ],
+)
+def test_directories_of_the_user_stay(elsewhere: dict[str, str], variable: str, key: str) -> None:
+    assert home_variables(elsewhere | {variable: "/mine"}).keys() == below("").keys() - {key}
+    write_config(elsewhere, "remote_tmp = /mine\nasync_dir = /mine")
+    assert home_variables(elsewhere) == {}

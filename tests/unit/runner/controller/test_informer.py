@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, KubeError, UnknownKindError, UnreachableError
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.controller.informer import Informer
+from rolecall.runner.controller.informer import Informer, WatchRetry
 from rolecall.runner.controller.store import Change, ChangeType, Entry
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
@@ -485,3 +485,30 @@ async def test_kind_that_is_installed_again_with_another_scope_is_listed_by_that
             await world.pass_seconds(10)
             assert world.reported == expected
             assert server.streams == (2 if is_namespaced else 1)
+
+
+MISSING = UnknownKindError(WIDGET)
+
+
+def test_missing_kind_is_retried_every_few_seconds_with_few_warnings() -> None:
+    retry = WatchRetry(WIDGET, None)
+    waited = 0.0
+    with capture_logs() as logs:
+        while waited < 1300:
+            seconds = retry.delay_after_failure(MISSING)
+            assert seconds <= 3
+            waited += seconds
+    warnings = [line for line in logs if line["log_level"] == "warning"]
+    assert [line["event"] for line in warnings] == ["Kind is not installed; waiting for it"] * 3
+    assert "is its CustomResourceDefinition installed?" in warnings[0]["reason"]
+
+
+def test_another_type_of_failure_is_logged_immediately() -> None:
+    retry = WatchRetry(WIDGET, None)
+    with capture_logs() as logs:
+        retry.delay_after_failure(MISSING)
+        retry.delay_after_failure(MISSING)
+        retry.delay_after_failure(ForbiddenError(403, "Forbidden", "no"))
+        retry.record_success()
+        retry.delay_after_failure(MISSING)
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 3

@@ -1,14 +1,19 @@
+import base64
 from dataclasses import replace
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.dashboard.server import serving_dashboard
+from rolecall.runner.dashboard.html import is_loopback
+from rolecall.runner.dashboard.server import HEADERS, Guard, dashboard_application, serving_dashboard
+from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.dashboard.conftest import Shown
+from tests.unit.runner.serving.test_authentication import ApiServer
 
 
 @pytest.mark.parametrize("is_secure", [False, True])
@@ -54,3 +59,77 @@ async def test_invalid_address_is_an_error(shown: Shown, cluster: FakeCluster) -
     with pytest.raises(ConfigurationError, match="--ui-bind-address: expected an address"):
         async with serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources):
             pass
+
+
+@pytest.mark.parametrize("path", ["/", "/static/style.css", "/nothing", "/kinds/A/b/c"])
+@pytest.mark.parametrize("host", ["localhost", "evil.example"])
+async def test_every_response_has_the_strict_policy(shown: Shown, path: str, host: str) -> None:
+    async with TestClient(TestServer(dashboard_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
+        response = await client.get(path, headers={"Host": host})
+        assert HEADERS.items() <= dict(response.headers).items()
+        policy = response.headers["Content-Security-Policy"]
+        assert "unsafe" not in policy
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+async def test_dashboard_is_read_only(shown: Shown, method: str) -> None:
+    async with TestClient(TestServer(dashboard_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
+        response = await client.request(method, "/")
+        assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8090", 200),
+        ("127.0.0.1:8090", 200),
+        ("127.1.2.3", 200),
+        ("[::1]:8090", 200),
+        ("page.localhost", 200),
+        ("evil.example:8090", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("10.0.0.1", 421),
+        ("", 421),
+    ],
+)
+async def test_host_must_be_loopback_on_loopback(shown: Shown, host: str, status: int) -> None:
+    assert (await shown.get("/", Host=host))[0] == status
+
+
+@pytest.mark.parametrize(("host", "expected"), [("", False), ("0.0.0.0", False), ("::", False), ("::1", True)])  # noqa: S104 - to be told apart
+def test_all_interfaces_are_not_loopback(host: str, expected: bool) -> None:  # noqa: FBT001 - a parameter of a test
+    assert is_loopback(host) is expected
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        ("Bearer good", 200),
+        (basic("anybody:good"), 200),
+        (basic(":good"), 200),
+        (basic("good:bad"), 401),
+        (basic("good"), 401),
+        ("Basic good", 401),
+        ("Basic \u00ff", 401),
+        ("Bearer bad", 401),
+        ("", 401),
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/?format=json", "/static/page.js"])
+async def test_token_may_be_the_password(shown: Shown, path: str, authorization: str, status: int) -> None:
+    guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
+    assert (await shown.get(path, guard, Authorization=authorization))[0] == status
+
+
+async def test_browser_asks_for_the_token(shown: Shown) -> None:
+    guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
+    async with TestClient(TestServer(dashboard_application(shown.sources, guard))) as client:
+        response = await client.get("/")
+        assert response.headers["WWW-Authenticate"].startswith("Basic ")
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
