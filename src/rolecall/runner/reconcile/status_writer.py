@@ -17,19 +17,18 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ApiError, ConflictError, KubeError, NotFoundError, TooLargeError, UnreachableError
-from rolecall.kube.metadata import generation_of, uid_of
+from rolecall.kube.metadata import generation_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, Status, should_write
 from rolecall.system.logs import get_logger
 
-logger = get_logger("persistence")
-status_logger = get_logger("status")
+logger = get_logger("status")
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 2.0
 REJECTED_SECONDS = 60.0
 TOO_MANY_REQUESTS, FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR = 429, 400, 500
@@ -119,7 +118,7 @@ class StatusWriter:
         try:
             return await self._write_once(primary, self.readiness.while_running)
         except KubeError as error:
-            status_logger.info("Could not mark the object as running", error=str(error))
+            logger.info("Could not mark the object as running", error=str(error))
             return None
 
     async def mark_paused(self, primary: RawObject) -> None:
@@ -164,7 +163,7 @@ class StatusWriter:
         self, primary: RawObject, update: Update, generation: int | None = None
     ) -> Status | None:
         with contextlib.suppress(NotFoundError):
-            return _status_of(await write_with_retry(lambda: self._write_once(primary, update, generation)))
+            return status_of(await write_with_retry(lambda: self._write_once(primary, update, generation)))
         return None
 
     async def _write_once(self, primary: RawObject, update: Update, generation: int | None = None) -> RawObject:
@@ -173,22 +172,15 @@ class StatusWriter:
         ``generation`` is the one that the new status describes, None for the current one.
         """
         obj = await self.primaries.read_again(primary)
-        now, old = datetime.now(UTC), _status_of(obj)
+        now, old = datetime.now(UTC), status_of(obj)
         new = update(old, ConditionContext(now, generation_of(obj) if generation is None else generation))
         if not should_write(old, new, now):
             return obj
         resource = await self.primaries.client.resource(self.primaries.gvk)
         if "status" not in resource.subresources:
-            status_logger.warning(
-                "Kind has no status subresource; set manageStatus: false or add the subresource to the CRD"
-            )
+            logger.warning("Kind has no status subresource; set manageStatus: false or add the subresource to the CRD")
             return obj
         return await self.primaries.replace({**obj, "status": new}, "status")
-
-
-def _status_of(obj: RawObject) -> dict[str, Any]:
-    found = obj.get("status")
-    return found if isinstance(found, dict) else {}
 
 
 def _rejects_values(error: ApiError) -> bool:
@@ -208,7 +200,7 @@ def _is_finite(value: object) -> bool:
 
 def _without_mapped(outcome: ReconcileOutcome, fields: set[str], why: str) -> ReconcileOutcome:
     """Return an outcome without some of its mapped fields, with a message that reports this."""
-    status_logger.warning("Mapped status was rejected", error=why, fields=sorted(fields))
+    logger.warning("Mapped status was rejected", error=why, fields=sorted(fields))
     remark = f"the mapped status was rejected: {why}"
     mapped = {name: value for name, value in outcome.mapped.items() if name not in fields}
     if outcome.failure is None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
@@ -27,9 +28,6 @@ OWN: Final = "."
 MAX_NAMES: Final = 50
 _IMPERSONATED: Final = {"impersonate-user": "users", "impersonate-group": "groups", "impersonate-uid": "uids"}
 _SEVERAL: Final = 2
-_CREATED: Final = 201
-_FORBIDDEN: Final = 403
-_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,7 +80,9 @@ class AccessSet:
         primary = _shown(str(record.key), hides)
         for kept in record.exchanges:
             exchange = kept.exchange
-            if exchange.status == _NOT_FOUND and any(map(hides, (exchange.info.group, exchange.info.resource))):
+            if exchange.status == HTTPStatus.NOT_FOUND and any(
+                map(hides, (exchange.info.group, exchange.info.resource))
+            ):
                 continue  # the API server has no such resource
             for access in self._accesses(exchange, record):
                 shown = replace(access, namespace=_shown(access.namespace, hides), name=_shown(access.name, hides))
@@ -90,7 +90,7 @@ class AccessSet:
                 usage.tasks.add(places.get(exchange.origin.task, ""))
                 if len(usage.primaries) < _SEVERAL:
                     usage.primaries.add(primary)
-                usage.is_forbidden |= exchange.status == _FORBIDDEN
+                usage.is_forbidden |= exchange.status == HTTPStatus.FORBIDDEN
                 if len(usage.details) < MAX_NAMES:
                     usage.details |= {detail for detail in _details(record, kept) if not hides(detail)}
             self._add_references(record, kept)
@@ -152,7 +152,7 @@ class AccessSet:
         namespace = "" if is_namespace else OWN if info.namespace and info.namespace == own else info.namespace
         base = (info.group, info.resource, info.subresource)
         yield Access(*base, info.verb, namespace, info.name)
-        if info.verb == "patch" and exchange.status == _CREATED:
+        if info.verb == "patch" and exchange.status == HTTPStatus.CREATED:
             yield Access(*base, "create", namespace, "")
 
 

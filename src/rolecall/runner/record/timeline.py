@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 import yaml
@@ -42,8 +43,6 @@ _LONG: Final = 2000
 _Line = tuple[str, str]
 """A sign, and a line of YAML."""
 
-_FIRST_ERROR: Final = 400
-_CREATED: Final = 201
 _WITH_MESSAGE: Final = ("failed", "ignored", "unreachable")
 _Key = tuple[str, str, str, str]
 _COLORS: Final = {"+": "32", "-": "31", "failed": "31", "unreachable": "31", "changed": "33", "ok": "32", "head": "1"}
@@ -66,7 +65,7 @@ class TimelineRequest:
     @property
     def has_failed(self) -> bool:
         """Whether it was rejected or has no response."""
-        return self.status is None or self.status >= _FIRST_ERROR
+        return self.status is None or self.status >= HTTPStatus.BAD_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _request(exchange: Line, known: dict[_Key, Any]) -> TimelineRequest:
     query = "&".join(f"{name}={value}" for name, value in exchange["query"])
     reasons = ((name, exchange.get(name, {}).get("omitted")) for name in ("request", "answer"))
     status = exchange["status"]
-    is_successful = status is not None and status < _FIRST_ERROR
+    is_successful = status is not None and status < HTTPStatus.BAD_REQUEST
     return TimelineRequest(
         verb=exchange["verb"],
         target=exchange["path"] + (f"?{query}" if query else ""),
@@ -145,7 +144,7 @@ def _effects(exchange: Line, known: dict[_Key, Any]) -> Iterator[str]:
         known.pop(key_of({}), None)
         return
     is_write = exchange["verb"] in WRITE_VERBS and not exchange.get("subresource")
-    is_created = exchange["status"] == _CREATED
+    is_created = exchange["status"] == HTTPStatus.CREATED
     for obj in objects_in(exchange.get("answer", {}).get("json")):
         key = key_of(obj)
         before = None if is_created else known.get(key)
