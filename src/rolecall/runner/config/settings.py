@@ -8,14 +8,25 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from rolecall.kube.references import GVK
 from rolecall.system.control_groups import available_cpus
 from rolecall.system.logs import get_logger
 
-LOG_EVENTS = ("nothing", "tasks", "everything")
-"""The events of a run that are logged."""
+
+class LogEvents(StrEnum):
+    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
+
+    NOTHING = "nothing"
+    TASKS = "tasks"
+    OUTPUT = "output"
+    EVERYTHING = "everything"
+
+
+LOG_EVENTS = tuple(each.value for each in LogEvents if each is not LogEvents.OUTPUT)
+"""The choices of ``--ansible-log-events``; a verbosity turns TASKS into OUTPUT."""
 
 
 def default_workers() -> int:

@@ -79,10 +79,8 @@ class AccessSet:
         places = {task.ident: task.path for task in record.tasks.values()}
         primary = _shown(str(record.key), hides)
         for kept in record.exchanges:
-            exchange = kept.exchange
-            if exchange.status == HTTPStatus.NOT_FOUND and any(
-                map(hides, (exchange.info.group, exchange.info.resource))
-            ):
+            exchange, info = kept.exchange, kept.exchange.info
+            if exchange.status == HTTPStatus.NOT_FOUND and any(map(hides, (info.group, info.resource))):
                 continue  # the API server has no such resource
             for access in self._accesses(exchange, record):
                 shown = replace(access, namespace=_shown(access.namespace, hides), name=_shown(access.name, hides))

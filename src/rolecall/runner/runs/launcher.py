@@ -8,7 +8,6 @@ A log line never has arguments of tasks, nor anything of a result that ``no_log`
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent
-from rolecall.runner.config.settings import HIGHEST_VERBOSITY, Settings, parse_integer
+from rolecall.runner.config.settings import HIGHEST_VERBOSITY, LogEvents, Settings, parse_integer
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.api_access import ApiAccess, RequestListener
 from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, strip_colors
@@ -122,7 +121,7 @@ class Launcher:
         playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
         return Inputs(extra_vars(request), cmdline=self.settings.ansible_args, playbook=playbook)
 
-    def _log_events(self, obj: RawObject) -> "LogEvents":
+    def _log_events(self, obj: RawObject) -> LogEvents:
         """Return what to log; a verbosity from the object or from ANSIBLE_VERBOSITY includes the output of tasks."""
         configured = LogEvents(self.settings.log_events)
         is_verbose = _integer(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
@@ -178,15 +177,6 @@ def count_values(value: Any) -> int:
         elif isinstance(each, list):
             unvisited.extend(each)
     return found
-
-
-class LogEvents(StrEnum):
-    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
-
-    NOTHING = "nothing"
-    TASKS = "tasks"
-    OUTPUT = "output"
-    EVERYTHING = "everything"
 
 
 _QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
