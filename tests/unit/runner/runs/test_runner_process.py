@@ -14,7 +14,6 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.runs.runner_process import (
-    COLLECTIONS,
     HiddenText,
     Output,
     RunnerInput,
@@ -90,10 +89,6 @@ def test_role_runs_on_localhost_and_finds_its_neighbors(
     assert config.env["ANSIBLE_ROLES_PATH"].split(":")[0] == f"{tmp_path}/roles/"
 
 
-def test_collections_are_where_ansible_looks_for_them() -> None:
-    assert COLLECTIONS.parts[-2:] == ("rolecall", "collections")
-
-
 def test_lines_reach_the_operator_until_it_stops_reading() -> None:
     reading, writing = os.pipe()
     output = Output(writing)
@@ -136,17 +131,6 @@ def test_event_is_stored_without_its_output(tmp_path: Path) -> None:
     path = tmp_path / "job_events" / "0-a.json"
     assert json.loads(path.read_text()) == {"uuid": "a", "counter": 0, "start_line": 0}
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_ansible_runner_stores_an_event_with_its_output(tmp_path: Path) -> None:
-    assert store(tmp_path, 0, "repeats", 1) == ["True"]
-    assert list((tmp_path / "job_events").iterdir()) == []
-
-
-def test_events_count_with_their_output(tmp_path: Path) -> None:
-    *answers, error = store(tmp_path, 10_240, "once", 100)
-    assert len(answers) == 9
-    assert error.startswith("the run was stopped, because its artifacts have more than 10Ki")
 
 
 def test_counted_bytes_are_those_on_disk(tmp_path: Path) -> None:

@@ -23,34 +23,6 @@ def files(tmp_path: Path) -> PlanFiles:
     return PlanFiles(tmp_path / "plan")
 
 
-def test_file_is_copied_before_it_is_changed(files: PlanFiles, machine: Path) -> None:
-    own = Path(files.writable(str(machine / "one")))
-    own.write_text("changed")
-    assert (machine / "one").read_text() == "1"
-    assert Path(files.readable(str(machine / "one"))).read_text() == "changed"
-    assert files.readable(str(machine / "inner/two")) == str(machine / "inner/two")
-
-
-def test_new_file_has_a_directory_only_where_the_machine_has_one(files: PlanFiles, machine: Path) -> None:
-    Path(files.writable(str(machine / "new"))).write_text("new")
-    assert not Path(files.writable(str(machine / "missing/new"))).parent.exists()
-
-
-def test_hidden_file_is_neither_read_nor_copied_again(files: PlanFiles, machine: Path) -> None:
-    files.hide(str(machine / "inner"))
-    assert not Path(files.readable(str(machine / "inner/two"))).exists()
-    assert not Path(files.writable(str(machine / "inner/two"))).exists()
-    assert (machine / "inner/two").exists()
-
-
-def test_tree_is_the_real_one_until_the_run_changes_something(files: PlanFiles, machine: Path) -> None:
-    assert files.tree(str(machine)) == str(machine)
-    Path(files.writable(str(machine / "new"))).write_text("new")
-    files.hide(str(machine / "one"))
-    tree = Path(files.tree(str(machine)))
-    assert {str(path.relative_to(tree)) for path in tree.rglob("*")} == {"inner", "inner/two", "new"}
-
-
 def test_too_large_tree_is_rejected(files: PlanFiles, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_files, "MAX_COPIED_BYTES", 1)
     files.writable(str(machine))
@@ -63,21 +35,6 @@ def test_link_is_copied_as_its_target(files: PlanFiles, machine: Path) -> None:
     own = Path(files.writable(str(machine / "link")))
     own.write_text("changed")
     assert (machine / "one").read_text() == "1"
-
-
-def test_results_have_the_real_paths(files: PlanFiles, machine: Path) -> None:
-    own = files.writable(str(machine / "one"))
-    result = {"path": own, "list": [f"see {own}"], "changed": True}
-    assert files.outward(result) == {"path": f"{machine}/one", "list": [f"see {machine}/one"], "changed": True}
-
-
-def test_arguments_of_a_program_lead_to_files_that_the_run_has_written(files: PlanFiles, machine: Path) -> None:
-    Path(files.writable(str(machine / "new"))).write_text("new")
-    Path(files.inside(str(machine / "fresh"))).mkdir()
-    words = f"cat {machine}/new {machine}/one > '{machine}/fresh/x'"
-    new, fresh = files.inside(f"{machine}/new"), files.inside(f"{machine}/fresh/x")
-    assert files.inward(words) == f"cat {new} {machine}/one > '{fresh}'"
-    assert files.inward({"argv": [f"--in={machine}/new"]}) == {"argv": [f"--in={new}"]}
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """Waits of a planned run: short, within the same time limit."""
 
-import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.planned.tasks import POLL_SECONDS, FastClock, shorten_arguments, shorten_waits
+from rolecall.runner.runs.planned.tasks import POLL_SECONDS, shorten_arguments, shorten_waits
 
 
 def shortened(**own: Any) -> SimpleNamespace:
@@ -30,13 +29,6 @@ def test_until_retries_more_often_within_the_same_time(given: dict[str, Any], se
 def test_other_task_is_unchanged(given: dict[str, Any]) -> None:
     task = shortened(**given)
     assert (task.retries, task.delay) == (given.get("retries"), given.get("delay", 5))
-
-
-def test_sleeps_are_short() -> None:
-    start = time.monotonic()
-    FastClock().sleep(60)
-    assert time.monotonic() - start < 5
-    assert FastClock().monotonic() >= start
 
 
 @pytest.mark.parametrize(
