@@ -91,7 +91,7 @@ check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches
 
 # The tests of the pure modules. Only these are traced, for tracing doubles their time.
 PURE := $(addprefix tests/unit/,roles runner/config runner/runs/test_variables.py)
-PURE += $(patsubst %,tests/unit/runner/controller/test_%.py,controller priorities triggers work_queue)
+PURE += $(patsubst %,tests/unit/runner/controller/test_%.py,controller triggers work_queue)
 PURE += $(patsubst %,tests/unit/runner/reconcile/test_%.py,own_writes reconciles_after_own_writes status status_writer)
 
 .PHONY: unit
