@@ -80,13 +80,14 @@ test: setup unit check core ## Before each commit: unit and static tests, static
 test-all: setup unit check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e
 
 .PHONY: check
-check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles
+check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles and CRDs
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
 	$(RUN) ansible-lint --offline $(PLAYS)
+	$(RUN) rolecall generate crds --check
 	$(RUN) rolecall validate --strict
 
 # The tests of the pure modules. Only these are traced, for tracing doubles their time.

@@ -46,9 +46,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The changes that were made to a definition, and the notes about it."""
+    """The changes that were made to a definition, its fields that aren't arguments, and other notes about it."""
 
     changes: tuple[Finding, ...]
+    unknown: tuple[Finding, ...]
     notes: tuple[Finding, ...]
 
 
@@ -100,7 +101,7 @@ class CrdFile:
         sync = SchemaSync(watch.snake_case_parameters, arguments.given, watch.allow_variables)
         sync.apply(self._schema(watch.gvk), arguments.entry)
         found = partial(self._finding, watch.gvk.kind)
-        return SyncResult(tuple(map(found, sync.changes)), tuple(map(found, sync.notes)))
+        return SyncResult(*(tuple(map(found, each)) for each in (sync.changes, sync.unknown, sync.notes)))
 
     def _schema(self, gvk: GVK) -> Schema:
         definition = self.definition(gvk)

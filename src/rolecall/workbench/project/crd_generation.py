@@ -86,7 +86,7 @@ def _sync(
         raise
     file = found or _new_file(watch, arguments, directory, done)
     result = file.sync(watch, arguments)
-    done.notes += result.notes
+    done.notes += (*result.unknown, *result.notes)
     if found:
         done.changes += result.changes
     else:

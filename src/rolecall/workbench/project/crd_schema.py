@@ -64,6 +64,8 @@ class SchemaSync:
     given: Mapping[str, Any] = field(default_factory=dict)
     allowed: frozenset[str] = frozenset()
     changes: list[Remark] = field(default_factory=list)
+    unknown: list[Remark] = field(default_factory=list)
+    """The fields that aren't arguments."""
     notes: list[Remark] = field(default_factory=list)
 
     def apply(self, root: Schema, entry: Option) -> None:
@@ -97,11 +99,11 @@ class SchemaSync:
         """
         options: Mapping[str, Option] = parent.get("options") or {}
         fields = self._fields_of(schema, path)
-        for name in fields.keys() - options.keys() - self.given.keys():
-            text = (
+        for name in sorted(fields.keys() - options.keys() - self.given.keys()):
+            reason = (
                 f"the role has no argument {name!r}" if path == "spec" else f"the role rejects it: no option {name!r}"
             )
-            self._note(schema["properties"], f"{path}.{fields[name]}", text)
+            self.unknown.append(Remark(f"{path}.{fields[name]}", reason, schema["properties"]))
         exclusive = {name for group in parent.get("mutually_exclusive") or [] for name in group}
         position = 0
         for name, option in options.items():
@@ -153,7 +155,7 @@ class SchemaSync:
             self._note(schema, path, "nullable is true, but the role's validation can reject null")
         values, values_kind, values_path = schema, kind or "str", path
         if kind == "list":
-            values, values_kind, values_path = _child(schema, "items"), option.get("elements") or "raw", f"{path}[]"
+            values, values_kind, values_path = schema["items"], option.get("elements") or "raw", f"{path}[]"
             self._set_type(values, values_kind, values_path)
             lists = (*lists, schema)
         self._set_choices(values, option, values_kind, values_path)
@@ -175,6 +177,8 @@ class SchemaSync:
                 del schema[key]
             _insert(schema, "type", wanted, 0)
             self._change(schema, path, f"type: {wanted} instead of {found}" if found else f"type: {wanted}")
+        if wanted == "array" and "items" not in schema:
+            _insert(schema, "items", {_ANY: True})
         if kind in _PATTERNS and "pattern" not in schema:
             self._set(schema, "pattern", _PATTERNS[kind], path)
 
@@ -323,7 +327,7 @@ def _insert(schema: Schema, key: str, value: Any, position: int | None = None) -
     comment from the text below.
     """
     if position is None:
-        before = _ORDER[: _ORDER.index(key)]
+        before = _ORDER[: _ORDER.index(key)] if key in _ORDER else schema.keys()
         position = max((index for index, each in enumerate(schema, 1) if each in before), default=0)
     if key in schema:
         schema[key] = value

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -28,10 +29,10 @@ from rolecall.runner.config.yaml_reader import (
     LocatedMapping,
     all_documents,
     describe_error,
-    first_document,
 )
 from rolecall.runner.runs.runner_process import COLLECTIONS
-from rolecall.runner.runs.variables import snake_case
+from rolecall.workbench.project.argument_specs import ArgumentSpecError, read_role_arguments
+from rolecall.workbench.project.crd_files import CrdError, CrdFile, yaml_files
 
 
 class Severity(StrEnum):
@@ -72,17 +73,6 @@ class Problem:
         return asdict(self)
 
 
-_TYPES = {
-    "string": ("str", "path", "raw", "any"),
-    "integer": ("int", "raw", "any"),
-    "number": ("float", "int", "raw", "any"),
-    "boolean": ("bool", "raw", "any"),
-    "object": ("dict", "json", "raw", "any"),
-    "array": ("list", "raw", "any"),
-}
-"""The argument types that can take a value of each schema type; the first one is recommended."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Located:
     """A mapping in a file, with its place."""
@@ -117,7 +107,7 @@ class CrdFiles:
         """Read these files, and every YAML file in these directories."""
         found: list[_Located] = []
         problems: list[Problem] = []
-        for file in [file for path in paths for file in _files(path)]:
+        for file in yaml_files(paths):
             try:
                 documents = all_documents(file.read_text(encoding="utf-8"))
             except (yaml.YAMLError, ValueError, OSError) as error:
@@ -127,15 +117,15 @@ class CrdFiles:
             found += [_Located(file, each) for each in documents if _is_definition(each)]
         return cls(tuple(found), tuple(problems))
 
-    def check(self, watch: Watch) -> Iterator[Problem]:
+    def check(self, watch: Watch, environment: Mapping[str, str]) -> Iterator[Problem]:
         """Yield the differences to a watch."""
         for definition in self.found:
             spec = definition.below("spec")
             if spec and _names(spec) == (watch.gvk.group, watch.gvk.kind):
-                yield from _check(watch, spec)
+                yield from _check(watch, spec, environment)
 
 
-def _check(watch: Watch, spec: _Located) -> Iterator[Problem]:
+def _check(watch: Watch, spec: _Located, environment: Mapping[str, str]) -> Iterator[Problem]:
     versions = [_Located(spec.file, each) for each in spec.value.get("versions") or [] if isinstance(each, dict)]
     version = next((each for each in versions if each.value.get("name") == watch.gvk.version), None)
     if version is None or version.value.get("served") is False:
@@ -144,63 +134,26 @@ def _check(watch: Watch, spec: _Located) -> Iterator[Problem]:
         return
     if watch.manage_status and version.below("subresources", "status") is None:
         yield version.warning("subresources", f"{watch.gvk.kind} has no status subresource, but manageStatus is true")
-    properties = version.below("schema", "openAPIV3Schema", "properties", "spec")
-    options = _options(watch)
-    if properties and options and properties.below("properties"):
-        yield from _compare(watch, properties, options)
+    yield from _compare(watch, spec.file, environment)
 
 
-def _compare(watch: Watch, schema: _Located, options: _Located) -> Iterator[Problem]:
-    fields = schema.below("properties")
-    assert fields  # noqa: S101 - the caller looked
-    required = schema.value.get("required") or []
-    names = {snake_case(name) if watch.snake_case_parameters else name: name for name in fields.value}
-    for name, field in names.items():
-        described, option = fields.value[field], options.value.get(name)
-        if option is None:
-            text = f"spec.{field} is not an argument of the role: {name!r} is missing in {options.file}"
-            yield fields.warning(field, text)
-        elif isinstance(described, dict) and isinstance(option, dict):
-            place = _Located(options.file, options.value)
-            yield from (place.warning(name, text) for text in _differences(field, described, option, required))
-    for name in options.value:
-        if name not in names and name not in watch.variables and not name.startswith(("_", "ansible_operator_meta")):
-            kind = watch.gvk.kind
-            yield options.warning(name, f"argument {name!r} is not a field of the spec of {kind} in {fields.file}")
+def _compare(watch: Watch, file: Path, environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield what ``rolecall generate crds`` would change, and the fields that are no arguments.
 
-
-def _differences(
-    field: str, described: Mapping[str, Any], option: Mapping[str, Any], required: list[str]
-) -> Iterator[str]:
-    expected = _TYPES.get(str(described.get("type")))
-    found = option.get("type", "str")
-    if expected and found not in expected:
-        text = f"spec.{field} has the type {described['type']!r}: expected the type {expected[0]!r}, found {found!r}"
-        yield text
-    if option.get("required") is True and field not in required and "default" not in described:
-        yield f"the argument is required, but spec.{field} is not"
-
-
-def _options(watch: Watch) -> _Located | None:
-    """Return the argument specs of a watch's role, None if there are none or if they cannot be read."""
-    if not isinstance(watch.content, RoleContent):
-        return None
-    meta = watch.content.path / "meta"
-    for name in ("argument_specs.yml", "argument_specs.yaml", "main.yml", "main.yaml"):
+    Unusable argument specs are reported elsewhere, and a role needs none.
+    """
+    with suppress(ArgumentSpecError):
+        arguments = read_role_arguments(watch, environment)
         try:
-            content = first_document((meta / name).read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError, ValueError):
-            continue
-        found = _Located(meta / name, content) if isinstance(content, dict) else None
-        if found and (options := found.below("argument_specs", "main", "options")):
-            return options
-    return None
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    return sorted(path for path in path.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
+            result = CrdFile.read(file).sync(watch, arguments)
+        except (ArgumentSpecError, CrdError) as error:
+            yield Problem(str(file), None, str(error), Severity.WARNING)
+            return
+        for found in result.changes:
+            text = f"{found.path} differs from the role's arguments ({found.text}): run 'rolecall generate crds'"
+            yield Problem(str(file), found.line, text, Severity.WARNING)
+        for found in result.unknown:
+            yield Problem(str(file), found.line, f"{found.path}: {found.text}", Severity.WARNING)
 
 
 def _is_definition(document: object) -> bool:
@@ -237,7 +190,7 @@ def validate(watches_file: Path, environment: Mapping[str, str], definitions: It
         *(_of_the_file(watches_file, error) for error in (*parsed.errors, *parsed.unknown_keys)),
         *_check_contents(contents, environment),
         *crds.problems,
-        *(problem for watch in parsed.watches for problem in crds.check(watch)),
+        *(problem for watch in parsed.watches for problem in crds.check(watch, environment)),
     ]
     here = f"{Path.cwd()}{os.sep}"
     shown = {

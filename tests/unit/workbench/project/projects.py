@@ -22,8 +22,11 @@ spec:
       subresources: {status: {}}
       schema:
         openAPIV3Schema:
+          type: object
+          required: [spec]
           properties:
             spec:
+              type: object
               required: [size]
               properties:
                 size: {type: integer}

@@ -82,11 +82,6 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
             5,
             f"argument_specs.main.options.shoe_colour: type: expected one of {types}, found 'strong'",
         ),
-        (
-            "roles/thing/meta/argument_specs.yml",
-            5,
-            "spec.shoeColour has the type 'string': expected the type 'str', found 'strong'",
-        ),
         ("roles/thing/tasks/main.yml", 1, f"couldn't resolve module/action 'ansible.builtin.debg'. {unresolved}"),
         ("roles/thing/tasks/main.yml", 2, "conflicting action statements: kubernetes.core.k8s, whenn"),
         ("roles/thing/tasks/main.yml", 4, "included file not found: 'gone.yml'"),
@@ -320,7 +315,7 @@ def crds_warnings(crds_project: Path, crd: str = CRD, keys: str = "") -> list[tu
     (crds_project / "watches.yaml").write_text(ENTRY + keys)
     (crds_project / "crd.yaml").write_text(crd)
     [watch] = load_watches(crds_project / "watches.yaml", {}, crds_project)
-    found = list(CrdFiles.read([crds_project / "crd.yaml"]).check(watch))
+    found = list(CrdFiles.read([crds_project / "crd.yaml"]).check(watch, {}))
     assert {each.severity for each in found} <= {Severity.WARNING}
     return [(Path(each.file).name, each.line, each.message.replace(f"{crds_project}/", "")) for each in found]
 
@@ -329,40 +324,18 @@ def test_arguments_that_are_the_spec_fit(crds_project: Path) -> None:
     assert crds_warnings(crds_project) == []
 
 
-def test_a_field_without_an_argument_is_told(crds_project: Path) -> None:
+def test_field_without_argument_is_told(crds_project: Path) -> None:
     crd = CRD + "                shoeSizes: {type: array}\n"
     assert crds_warnings(crds_project, crd) == [
-        (
-            "crd.yaml",
-            18,
-            (
-                "spec.shoeSizes is not an argument of the role: "
-                "'shoe_sizes' is missing in roles/thing/meta/argument_specs.yml"
-            ),
-        )
+        ("crd.yaml", 19, "spec.shoeSizes: the role has no argument 'shoe_sizes'")
     ]
 
 
-def test_an_argument_without_a_field_is_told_unless_the_watch_sets_it(crds_project: Path) -> None:
+def test_difference_to_the_arguments_is_told_with_the_command(crds_project: Path) -> None:
     write(crds_project, meta__argument_specs=ARGUMENTS + "      laces: {}\n")
-    assert crds_warnings(crds_project) == [
-        ("argument_specs.yml", 6, "argument 'laces' is not a field of the spec of Thing in crd.yaml")
-    ]
+    text = "spec.laces differs from the role's arguments (new field of type string): run 'rolecall generate crds'"
+    assert crds_warnings(crds_project) == [("crd.yaml", 19, text)]
     assert crds_warnings(crds_project, keys="  vars: {laces: long}\n") == []
-
-
-def test_another_type_is_told(crds_project: Path) -> None:
-    assert crds_warnings(crds_project, CRD.replace("integer", "boolean")) == [
-        ("argument_specs.yml", 4, "spec.size has the type 'boolean': expected the type 'bool', found 'int'")
-    ]
-
-
-def test_an_argument_that_is_required_here_only_is_told(crds_project: Path) -> None:
-    crd = CRD.replace("required: [size]", "required: []")
-    assert crds_warnings(crds_project, crd) == [
-        ("argument_specs.yml", 4, "the argument is required, but spec.size is not")
-    ]
-    assert crds_warnings(crds_project, crd.replace("{type: integer}", "{type: integer, default: 1}")) == []
 
 
 def test_names_stay_as_they_are_written_where_the_watch_says_so(crds_project: Path) -> None:
