@@ -25,7 +25,6 @@ ALL_VERBS = ["get", "list", "watch", "create"]
 WIDGETS = {"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": ALL_VERBS}
 WIDGET_STATUS = {"name": "widgets/status", "kind": "Widget", "namespaced": True, "verbs": ["get"]}
 NODES = {"name": "nodes", "kind": "Node", "namespaced": False, "verbs": ALL_VERBS}
-REVIEWS = {"name": "reviews", "kind": "Review", "namespaced": False, "verbs": ["create"]}
 
 
 class Server:
@@ -72,12 +71,6 @@ def test_paths_of_core_group_and_cluster_scoped_kinds() -> None:
     [node] = read_resource_list("", "v1", {"resources": [NODES]})
     assert node.path_of(ObjectKey("", "a")) == "/api/v1/nodes/a"
     assert node.path("default") == "/api/v1/nodes"
-
-
-def test_kind_that_is_not_stored_is_virtual() -> None:
-    [review] = read_resource_list("", "v1", {"resources": [REVIEWS]})
-    assert review.is_virtual
-    assert not widgets().is_virtual
 
 
 async def test_group_version_is_requested_once() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from rolecall.kube import metadata
-from rolecall.kube.references import OwnerReference
 
 NONSENSE: list[dict[str, Any]] = [{}, {"metadata": None}, {"metadata": "text"}, {"metadata": []}, {"metadata": {}}]
 
@@ -29,23 +28,6 @@ def test_invalid_lists_and_mappings_are_empty(found: object) -> None:
     assert metadata.generation_of(obj) == 0
 
 
-def test_metadata_is_read() -> None:
-    obj = {
-        "metadata": {
-            "uid": "u",
-            "resourceVersion": "7",
-            "generation": 2,
-            "deletionTimestamp": "2026-01-01T00:00:00Z",
-            "annotations": {"a": "1"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "w"}],
-        }
-    }
-    assert (metadata.uid_of(obj), metadata.resource_version_of(obj), metadata.generation_of(obj)) == ("u", "7", 2)
-    assert metadata.is_being_deleted(obj)
-    assert (metadata.annotation_of(obj, "a"), metadata.annotation_of(obj, "b")) == ("1", None)
-    assert metadata.owner_references_of(obj) == (OwnerReference("v1", "Pod", "web", "w"),)
-
-
 def test_finalizer_is_appended_once_to_copy() -> None:
     obj = {"metadata": {"name": "web", "finalizers": ["a/b"]}}
     before = copy.deepcopy(obj)
@@ -53,10 +35,6 @@ def test_finalizer_is_appended_once_to_copy() -> None:
     assert once["metadata"] == {"name": "web", "finalizers": ["a/b", "c/d"]}
     assert metadata.with_finalizer(once, "c/d") == once
     assert obj == before
-
-
-def test_finalizer_is_added_to_object_without_any() -> None:
-    assert metadata.has_finalizer(metadata.with_finalizer({}, "a/b"), "a/b")
 
 
 def test_finalizer_is_removed_from_copy() -> None:

@@ -42,13 +42,6 @@ def test_role_is_found_in_the_first_directory_that_has_it(
     assert found(tmp_path, role.replace("TMP", str(tmp_path)), **given) == tmp_path / directories[0]
 
 
-def test_file_is_not_a_role(tmp_path: Path) -> None:
-    (tmp_path / "roles").mkdir()
-    (tmp_path / "roles" / "thing").write_text("")
-    with pytest.raises(ConfigurationError, match="not found"):
-        found(tmp_path, "thing")
-
-
 def test_missing_role_is_an_error_with_all_searched_paths(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         found(tmp_path, "a.b.c", ANSIBLE_COLLECTIONS_PATH="/c1:/c2", ANSIBLE_ROLES_PATH="/r")

@@ -229,11 +229,6 @@ def test_booleans_are_those_of_yaml_1_1(directory: Path, text: str, *, value: bo
     assert (watch.manage_status, watch.mark_unsafe) == (value, value)
 
 
-def test_number_becomes_a_string(directory: Path) -> None:
-    [watch] = load(directory, "- {version: 1, kind: true, role: thing}\n")
-    assert watch.gvk == GVK("", "1", "true")
-
-
 def test_unquoted_date_stays_a_string(directory: Path) -> None:
     assert load_entry(directory, "  vars: {since: 2024-01-31}\n").variables == {"since": "2024-01-31"}
     [watch] = load(directory, "- {version: 2020-13-45, kind: A, role: thing}\n")
@@ -257,10 +252,6 @@ def test_environment_variables_are_expanded_before_parsing(directory: Path) -> N
     watch = load_entry(directory, "  reconcilePeriod: ${PERIOD}\n  vars: $VARS\n", PERIOD="7s", VARS="{a: 1}")
     assert watch.reconcile_period_seconds == 7
     assert watch.variables == {"a": 1}
-
-
-def test_playbook_takes_precedence_over_role(directory: Path) -> None:
-    assert load_entry(directory, "  playbook: thing.yml\n").content == PlaybookContent(directory / "thing.yml")
 
 
 def test_finalizer_runs_its_own_content_or_the_main_one(directory: Path) -> None:
@@ -329,13 +320,6 @@ def test_ready_is_a_jsonpath(directory: Path) -> None:
 def test_ready_without_effect_is_an_error(directory: Path, keys: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         load_entry(directory, keys)
-
-
-def test_roles_are_searched_from_the_working_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(directory)
-    (directory / "watches.yaml").write_text(ENTRY)
-    [watch] = load_watches(Path("watches.yaml"), {})
-    assert watch.content == RoleContent(directory / "roles" / "thing")
 
 
 ENTRY_WORDS = st.sampled_from(

@@ -51,14 +51,6 @@ def test_invalid_value_is_an_error_and_has_the_default() -> None:
     ]
 
 
-def test_empty_entry_is_shown_as_nothing() -> None:
-    read = fields(SECTIONS, list=[None])
-    assert list(read.entries(SECTIONS)) == []
-    assert [str(error) for error in read.errors] == [
-        "watches.yaml: entry 1, key list[0]: expected a mapping, found nothing"
-    ]
-
-
 def test_undeclared_key_cannot_be_read() -> None:
     with pytest.raises(LookupError, match=r"^reconcilePeriod is read and not declared$"):
         fields(SECTION, reconcilePeriod="5s").read(PERIOD)

@@ -399,26 +399,6 @@ async def test_stopped_dispatcher_lets_reconciles_end_and_starts_none() -> None:
     assert kinds.dispatcher.running == []
 
 
-async def test_dispatcher_stopped_before_its_start_starts_nothing() -> None:
-    kinds = Kinds({"a": 1})
-    kinds.add("a", "one", HIGH)
-    kinds.dispatcher.stop()
-    async with dispatching(kinds.dispatcher) as task:
-        await asyncio.wait_for(task, 60)
-    assert kinds.started == []
-
-
-async def test_cancelled_dispatcher_cancels_reconciles_and_waits_for_them() -> None:
-    kinds = Kinds({"a": 1, "b": 1})
-    async with dispatching(kinds.dispatcher):
-        kinds.add("a", "one", HIGH)
-        kinds.add("b", "two", LOW)
-        await settle()
-        assert len(kinds.running) == 2
-    assert kinds.running == {}
-    assert [controller.queue.processing for controller in kinds.controllers.values()] == [0, 0]
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from("ab"), min_size=40, max_size=80), st.integers(1, 2))
 def test_less_urgent_requests_get_a_turn_in_ten_of_each_kind(ends: list[str], limit: int) -> None:

@@ -101,16 +101,6 @@ async def test_watched_changes_are_reported_with_old_and_new_entry(server: FakeS
     assert world.informer.store.get(WEB) is None
 
 
-async def test_only_subscribed_fields_can_stay_unchanged(server: FakeServer) -> None:
-    async with running(World(server)) as world:
-        server.put("web", status={"phase": "Running"}, spec={"a": 1})
-        server.put("web", status={"phase": "Running"}, spec={"a": 2})
-        await settle()
-        change = world.changes[-1]
-    assert not change.has_changed((PHASE,))
-    assert change.has_changed((PHASE, FieldPath.parse("$.spec.b")))
-
-
 async def test_field_subscribed_later_counts_as_changed_once(server: FakeServer) -> None:
     path = FieldPath.parse("$.spec.a")
     async with running(World(server)) as world:
@@ -236,18 +226,6 @@ async def test_kind_that_cannot_be_listed_is_one_warning_and_retried(
     assert str(error) == logs[0]["reason"]
 
 
-async def test_kind_that_is_installed_again_is_listed_again(server: FakeServer) -> None:
-    server.put("web")
-    async with running(World(server)) as world:
-        server.failure = UnknownKindError(WIDGET)
-        server.end_streams(UnknownKindError(WIDGET))
-        await world.pass_seconds(10)
-        del server.objects[WEB]
-        server.failure = None
-        await world.pass_seconds(4)
-        assert world.reported == ["Widget default/web added", "Widget default/web deleted"]
-
-
 async def test_starting_server_that_denies_requests_is_retried_soon(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.failure = ForbiddenError(403, "Forbidden", "roles are not read yet")
@@ -318,15 +296,6 @@ async def test_list_of_one_namespace_keeps_the_objects_of_others(server: FakeSer
         server.delete("web", "one")
         await world.pass_seconds(1)
         assert [entry.key for entry in world.informer.store] == [ObjectKey("two", "web")]
-
-
-async def test_cluster_scoped_kind_is_watched_once() -> None:
-    server = FakeServer(namespaced=False)
-    server.put("web")
-    async with running(World(server, ("one", "two"))) as world:
-        assert world.reported == ["Widget web added"]
-        assert server.streams == 1
-        assert world.informer.has_synced
 
 
 async def test_replaced_object_is_reported_as_deleted_and_added(server: FakeServer) -> None:

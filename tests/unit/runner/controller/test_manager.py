@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.kube.errors import ApiError, ForbiddenError, KubeError, ResponseTimeoutError, UnreachableError
+from rolecall.kube.errors import ApiError, KubeError, ResponseTimeoutError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.controller import Controller, Result
 from rolecall.runner.controller.manager import Manager
@@ -95,32 +95,6 @@ async def running(operator: Operator) -> AsyncIterator[asyncio.Task[None]]:
     finally:
         task.cancel()
         await asyncio.wait({task})
-
-
-async def test_existing_objects_are_reconciled_after_the_sync(operator: Operator) -> None:
-    async with running(operator):
-        assert operator.log == ["start default/web", "end default/web"]
-    assert operator.server.streams == 0
-
-
-async def test_workers_wait_for_the_informers(operator: Operator) -> None:
-    operator.server.failure = UnreachableError("connection refused")
-    async with running(operator):
-        operator.queue.add(ObjectKey("default", "early"), CAUSE)
-        await settle()
-        assert operator.log == []
-        operator.server.failure = None
-        await operator.clock.advance_and_settle(2)
-        assert "start default/web" in operator.log
-
-
-async def test_workers_start_without_a_forbidden_kind(operator: Operator) -> None:
-    operator.server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
-    async with running(operator):
-        operator.queue.add(ObjectKey("default", "early"), CAUSE)
-        await settle()
-        assert operator.log == ["start default/early", "end default/early"]
-        assert not operator.manager.informers[0].has_synced
 
 
 @pytest.mark.parametrize(
@@ -243,21 +217,6 @@ async def test_crashed_background_task_stops_the_manager_with_its_error(operator
         with pytest.raises(ZeroDivisionError):
             await asyncio.wait_for(task, 60)
     assert operator.server.streams == 0
-
-
-async def test_stop_before_the_sync_ends_immediately(operator: Operator) -> None:
-    operator.server.failure = UnreachableError("connection refused")
-    async with running(operator) as task:
-        operator.manager.stop()
-        operator.manager.stop()
-        await asyncio.wait_for(task, 60)
-    assert operator.log == []
-
-
-async def test_stop_without_a_run_does_nothing(operator: Operator) -> None:
-    operator.manager.stop()
-    async with running(operator):
-        assert operator.log == ["start default/web", "end default/web"]
 
 
 @pytest.fixture

@@ -199,18 +199,6 @@ def test_field_names_are_limited() -> None:
     assert outline.changed_fields(FieldChecksums.of({"data": many | {"more": "y"}, **many})) == ["data"]
 
 
-def test_change_as_text_names_object_and_type() -> None:
-    web = make_object()
-    assert str(make_change(None, web)) == "Pod default/web added"
-    assert str(make_change(web, web)) == "Pod default/web modified"
-    assert str(make_change(web, None)) == "Pod default/web deleted"
-
-
-def test_cause_of_a_watched_change_has_the_version_of_its_object() -> None:
-    change = make_change(make_object(), make_object(resourceVersion="2"))
-    assert change.cause("text") == Cause("text", "uid-web", "2")
-
-
 def test_cause_of_a_listed_change_has_no_version() -> None:
     change = make_change(make_object(), make_object(resourceVersion="2"), from_watch=False)
     assert change.cause("text") == Cause("text")

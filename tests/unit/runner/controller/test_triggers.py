@@ -78,14 +78,6 @@ def test_invalid_labels_match_nothing(selector: Any) -> None:
     assert found(index, None, make_object()) == []
 
 
-def test_each_of_several_label_maps_matches() -> None:
-    trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selectors[*]"))
-    index = TriggerIndex(trigger, FOO)
-    index.update_primary(X, foo(selectors=[{"app": "nginx"}, {"app": "apache"}]))
-    assert found(index, None, make_object(labels={"app": "apache"})) == [X]
-    assert found(index, None, NGINX) == [X]
-
-
 @pytest.mark.parametrize(
     ("primary", "namespace", "matches"),
     [
@@ -163,12 +155,6 @@ def test_added_or_removed_owner_reference_counts() -> None:
     assert found(index, make_object(), owned()) == [X]
     index.remove_primary(X)
     assert found(index, owned(), make_object()) == []
-
-
-def test_cluster_scoped_owner_matches_from_any_namespace() -> None:
-    index = owner_index()
-    index.update_primary(ObjectKey("", "x"), foo())
-    assert found(index, None, owned()) == [ObjectKey("", "x")]
 
 
 def test_update_counts_only_if_a_watched_field_changed() -> None:
@@ -367,8 +353,3 @@ def test_deleting_object_with_a_finalizer_counts_regardless_of_its_labels(*, has
 )
 def test_annotations_of_controllers_in_a_dependent_do_not_count(metadata: dict[str, Any]) -> None:
     assert not dependent_changed(make_change(WEB, updated(**metadata)))
-
-
-@pytest.mark.parametrize("metadata", [{"annotations": {"example.com/a": "b"}}, {"labels": {"a": "b"}}])
-def test_other_labels_and_annotations_of_a_dependent_count(metadata: dict[str, Any]) -> None:
-    assert dependent_changed(make_change(WEB, updated(**metadata)))

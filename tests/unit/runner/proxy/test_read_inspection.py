@@ -16,10 +16,6 @@ from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, REFERENCE, Run, until
 
 CM = f"{CONFIG_MAPS}/cm"
-BY_ANNOTATION = {
-    "operator-sdk/primary-resource": "ns/one",
-    "operator-sdk/primary-resource-type": "Demo.demo.example.com",
-}
 
 
 @dataclass
@@ -64,12 +60,6 @@ async def test_read_is_registered_before_it_is_sent(
     await until(lambda: bool(observer.responses))
     [(status, content, _)] = observer.responses
     assert (status, content["metadata"]["name"]) == (200, "cm")
-
-
-async def test_missing_object_is_recorded(reader: Run, observer: RecordingObserver) -> None:
-    await reader.send("GET", CM)
-    await until(lambda: bool(observer.responses))
-    assert observer.responses == [(404, None, None)]
 
 
 @pytest.mark.parametrize("needs_keys", [False, True])
@@ -136,12 +126,6 @@ async def test_dependent_kind_in_read_is_reported_once(run: Run, api_server: Api
     for _ in range(2):
         await run.send("GET", path)
     assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
-
-
-async def test_dependent_with_annotations_in_read_is_reported(run: Run, api_server: ApiServer) -> None:
-    api_server.add("/api/v1/namespaces/far/configmaps/old", annotations=BY_ANNOTATION)
-    await run.send("GET", "/api/v1/namespaces/far/configmaps")
-    assert run.dependents == [(CONFIG_MAP, Ownership.ANNOTATION)]
 
 
 async def test_object_that_only_mentions_owner_is_not_reported(run: Run, api_server: ApiServer) -> None:

@@ -56,14 +56,6 @@ async def test_upgrade_without_valid_secret_is_rejected(run: Run, api_server: Ap
     assert api_server.received == []
 
 
-async def test_declined_upgrade_is_returned_as_response(run: Run, api_server: ApiServer) -> None:
-    declined = {"kind": "Status", "code": 403}
-    api_server.respond("GET", EXEC.partition("?")[0], declined, 403)
-    response = await run.send("GET", EXEC, headers={"Connection": "Upgrade", "Upgrade": "websocket"})
-    assert (response.status, response.json()) == (403, declined)
-    assert (await run.send("GET", CONFIG_MAPS)).status == 200
-
-
 async def test_upgrade_without_api_server_gives_503(run: Run, api_server: ApiServer) -> None:
     assert api_server.stop is not None
     await api_server.stop()
@@ -140,16 +132,6 @@ def responding(response: bytes, *, closes: bool = False, ended: asyncio.Event | 
         writer.close()
 
     return serve
-
-
-async def test_connection_closed_by_server_is_closed_for_client() -> None:
-    ended = asyncio.Event()
-    async with proxied(responding(SWITCHED + b"last words", closes=True, ended=ended)) as (_, __, connect):
-        reader, writer = await connect()
-        await reader.readuntil(b"\r\n\r\n")
-        assert await reader.read() == b"last words"
-        writer.close()
-        await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_disconnected_client_frees_both_connections() -> None:

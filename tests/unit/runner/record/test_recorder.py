@@ -23,7 +23,7 @@ from rolecall.runner.record.secret_values import marked_texts, secret_texts
 from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World
 from tests.unit.fake_cluster import FakeCluster
-from tests.unit.runner.reconcile.rig import FAILURE, Rig, make_rig
+from tests.unit.runner.reconcile.rig import Rig, make_rig
 
 
 def recorder(world: World, **settings: Any) -> Recorder:
@@ -50,14 +50,6 @@ async def test_reconcile_writes_a_record_with_its_outcome_and_status(rig: Rig, t
     assert record.head["content"].startswith("sha256:")
     access = json.loads((tmp_path / "records" / "access" / "Thing_v1_test.rolecall.dev.json").read_text())
     assert access["accesses"] == []
-
-
-async def test_failed_reconcile_is_recorded_as_failed(rig: Rig, tmp_path: Path) -> None:
-    rig.reconciler.recorder = recorder(rig.world, record_directory=tmp_path / "records")
-    rig.runner.outcome = FAILURE
-    await rig.reconcile()
-    (path,) = (tmp_path / "records").glob("*.failed.jsonl")
-    assert read_record(path).end["failures"] == [str(each) for each in FAILURE.failures]
 
 
 async def test_record_has_no_token_of_the_operator(rig: Rig, cluster: FakeCluster, tmp_path: Path) -> None:

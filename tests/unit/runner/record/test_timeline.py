@@ -28,10 +28,6 @@ def test_changed_line_is_below_its_parents() -> None:
     ]
 
 
-def test_equal_objects_have_no_diff() -> None:
-    assert diff_lines(DEPLOYMENT, copy.deepcopy(DEPLOYMENT)) == []
-
-
 def test_new_object_is_shown_whole() -> None:
     assert diff_lines(None, {"kind": "A", "data": {"b": "c"}}) == ["+kind: A", "+data:", "+  b: c"]
 

@@ -101,12 +101,6 @@ async def test_later_run_receives_what_has_changed(shared: SharedDiscovery, sour
     assert groups(before) == ["apps"]
 
 
-async def test_unchanged_discovery_stays_the_same_file(shared: SharedDiscovery, clock: Clock) -> None:
-    first = await handle_of(shared)
-    clock.seconds += 10
-    assert (await handle_of(shared)).image is first.image
-
-
 async def test_shared_image_is_immutable(shared: SharedDiscovery) -> None:
     image, _ = (await handle_of(shared)).descriptors
     with pytest.raises(PermissionError):

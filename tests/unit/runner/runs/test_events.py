@@ -53,26 +53,9 @@ def test_event_survives_a_pipe_as_one_line(event: RunEvent) -> None:
     assert "\n" not in event.to_json()
 
 
-@pytest.mark.parametrize(
-    ("failure", "text"),
-    [
-        (TaskFailure("Create", "localhost", "no"), "Task 'Create': no"),
-        (TaskFailure("Create", "web1", "no"), "Task 'Create' on web1: no"),
-        (TaskFailure("", "", "syntax error"), "syntax error"),
-    ],
-)
-def test_failure_names_task_and_host(failure: TaskFailure, text: str) -> None:
-    assert str(failure) == text
-
-
 def test_message_of_a_run_has_a_line_for_each_failure() -> None:
     summary = RunSummary("failed", failures=(TaskFailure("A", "", "x"), TaskFailure("B", "", "y")))
     assert summary.message == "Task 'A': x\nTask 'B': y"
-
-
-def test_message_of_a_run_is_limited() -> None:
-    summary = RunSummary("failed", failures=tuple(TaskFailure("A", "", "x" * 2000) for _ in range(5)))
-    assert len(summary.message.encode()) == 2048
 
 
 def test_censored_result_is_dropped() -> None:

@@ -150,14 +150,6 @@ async def test_finalizer_has_its_own_variables_and_content(launcher: Launcher, r
     assert recorder.job.content == content
 
 
-async def test_main_playbook_is_copied_to_the_project_directory(launcher: Launcher, recorder: Recorder) -> None:
-    playbook = launcher.root / "play.yml"
-    playbook.write_text("- hosts: localhost\n")
-    await run(launcher, content=PlaybookContent(playbook))
-    copy = recorder.job.workspace.path / "project" / "playbook.yaml"
-    assert copy.read_text() == playbook.read_text()
-
-
 @pytest.mark.parametrize(
     ("flag", "watch", "limit"), [(0.0, None, None), (9.0, None, 9.0), (9.0, 5.0, 5.0), (9.0, 0.0, None)]
 )

@@ -104,18 +104,6 @@ def test_unreachable_host_is_tolerated_with_unreachable_ok() -> None:
     assert summary.failures == ()
 
 
-def test_failed_task_next_to_tolerated_host_is_a_failure() -> None:
-    events = [UNREACHABLE, failed("B"), recap(failures=1, dark={"web1": 1})]
-    assert messages(summary_of(events, Ending("failed", 6), unreachable_ok=True)) == ["Task 'B': broken"]
-
-
-@pytest.mark.parametrize(
-    "ending", [Ending("failed", 1), Ending("canceled", reason="stopped"), Ending("timeout", reason="late")]
-)
-def test_early_end_is_a_failure_even_with_unreachable_ok(ending: Ending) -> None:
-    assert not summary_of([UNREACHABLE], ending, unreachable_ok=True).is_successful
-
-
 def test_play_without_hosts_is_a_failure_unless_tolerated() -> None:
     assert "no host" in summary_of([NO_HOSTS, recap(processed={})], GOOD).message
     assert summary_of([NO_HOSTS, recap(processed=1)], GOOD).is_successful
