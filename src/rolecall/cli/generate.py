@@ -53,8 +53,8 @@ def add_parser(commands: Any) -> None:
     crds.add_argument(
         "--crds",
         type=Path,
-        metavar="DIR",
-        help="the directory with the CRDs (default: deploy/crds, or config/crd/bases if only that exists)",
+        metavar="PATH",
+        help="the directory or file with the CRDs (default: deploy/crds, or config/crd/bases if only that exists)",
     )
     crds.usage_exit_code = OTHER_USAGE_EXIT_CODE
     crds.set_defaults(handler=_generate_crds)

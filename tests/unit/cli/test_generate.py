@@ -59,6 +59,7 @@ spec:
                   type: integer
                   maximum: 9
                 other: {type: string, default: x}
+            # What the operator writes.
             status: {type: object}
 """
 GENERATED = """\
@@ -106,6 +107,7 @@ GENERATED = """\
                   type: string
                   description: The image.
                 other: {type: string, default: x}
+            # What the operator writes.
             status: {type: object}
 """
 FILE = Path("deploy/crds/things.yaml")
@@ -163,6 +165,15 @@ def test_file_in_sync_keeps_every_byte(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["generate", "crds", "Thing"]) == 0
     assert main(["generate", "crds", "--check"]) == 0
     assert FILE.read_text() == text
+
+
+def test_comment_below_the_last_field_stays_with_its_text() -> None:
+    FILE.write_text(
+        CRD.replace("                other: {type: string, default: x}\n", "").replace("replicas]", "image]")
+    )
+    write("roles/thing/meta/argument_specs.yml", "argument_specs: {main: {options: {image_url: {}, a: {}}}}")
+    assert main(["generate", "crds"]) == 0
+    assert "  # What the operator writes.\n            status:" in FILE.read_text()
 
 
 def test_rules_and_requirements_that_arguments_lose_are_removed() -> None:

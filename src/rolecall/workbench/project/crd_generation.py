@@ -63,7 +63,7 @@ class _SkippedError(Exception):
 
 def _read_files(directories: Iterable[Path], done: Generation) -> list[CrdFile]:
     files = []
-    for path in yaml_files(each for each in directories if each.is_dir()):
+    for path in yaml_files(each for each in directories if each.exists()):
         try:
             files.append(CrdFile.read(path))
         except CrdError as error:
@@ -99,6 +99,8 @@ def _new_file(watch: Watch, arguments: RoleArguments, directory: Path, done: Gen
     gvk = watch.gvk
     names = KindNames("", gvk.group, gvk.version, gvk.kind, plural_of(gvk.kind))
     path = directory / f"{names.plural}.yaml"
+    if directory.is_file():
+        raise CrdError(f"{directory}: the file has no CRD of the kind {gvk.kind}: add one, or name a directory")
     if path.exists():
         raise CrdError(f"{path}: the file exists without a CRD of the kind {gvk.kind}: rename it, or add the CRD to it")
     above = directory.name == "bases"

@@ -323,8 +323,8 @@ def _child(schema: Schema, key: str) -> Schema:
 def _insert(schema: Schema, key: str, value: Any, position: int | None = None) -> None:
     """Set a key. A new key goes to a position, by default after those that come before it by convention.
 
-    Mappings of ruamel.yaml can insert. Their comments follow the key before them, so that a new last key separates a
-    comment from the text below.
+    Mappings of ruamel.yaml can insert. For them, a comment belongs to the key above it: a new last key would come
+    between the comment and its subject, so it becomes the last but one.
     """
     if position is None:
         before = _ORDER[: _ORDER.index(key)] if key in _ORDER else schema.keys()
@@ -332,11 +332,20 @@ def _insert(schema: Schema, key: str, value: Any, position: int | None = None) -
     if key in schema:
         schema[key] = value
     elif hasattr(schema, "insert"):
-        schema.insert(position, key, value)
+        schema.insert(position - (position == len(schema) and _ends_with_comment(schema)), key, value)
     else:
         items = [*schema.items()]
         schema.clear()
         schema.update([*items[:position], (key, value), *items[position:]])
+
+
+def _ends_with_comment(node: Any) -> bool:
+    last = next(reversed(node), None) if isinstance(node, Mapping) else len(node) - 1
+    if not node or not hasattr(node, "ca"):
+        return False
+    value = node[last]
+    is_nested = isinstance(value, Mapping | list) and bool(value)
+    return last in node.ca.items or bool(getattr(value, "comment", None)) or (is_nested and _ends_with_comment(value))
 
 
 def _must_be_set(option: Option) -> bool:
