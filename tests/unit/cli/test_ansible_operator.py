@@ -117,10 +117,6 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
     assert "usage: ansible-operator" in capsys.readouterr().out
 
 
-def test_an_unknown_command_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'sing'" in refused("sing", capsys=capsys)
-
-
 @pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("run", "-h")])
 def test_there_is_help(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -36,11 +36,6 @@ def refused(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     return lines[0], lines[-1]
 
 
-def test_a_command_has_its_handler() -> None:
-    options: argparse.Namespace = parser().parse_command(["sing", "--loudly"])
-    assert (options.handler, options.loudly) == ("sing", True)
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -129,10 +124,6 @@ def test_a_flag_with_a_successor_fills_the_same_setting() -> None:
 @pytest.mark.parametrize("defaults", [Settings(), ansible_operator_settings()])
 def test_without_flags_the_settings_are_the_defaults(defaults: Settings) -> None:
     assert apply_flags(defaults, parsed()) == defaults
-
-
-def test_the_last_of_two_counts() -> None:
-    assert apply_flags(Settings(), parsed("--proxy-port=1", "--proxy-port=2")).proxy_port == 2
 
 
 def test_flags_fill_the_settings_of_their_group_only() -> None:

@@ -39,10 +39,6 @@ def settings(*arguments: str) -> Settings:
     return settings_of(options, rolecall_program().settings, os.environ)
 
 
-def test_without_flags_the_settings_are_the_defaults() -> None:
-    assert settings() == Settings()
-
-
 def test_every_flag_reaches_its_setting() -> None:
     assert settings(
         "--watches-file=w.yaml",
