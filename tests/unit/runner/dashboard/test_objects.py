@@ -138,12 +138,6 @@ async def test_list_can_be_sorted_by_last_run(shown: Shown) -> None:
     assert [row["name"] for row in (await shown.json("/?sort=recent"))["rows"]] == ["b", "a"]
 
 
-async def test_deleted_object_is_not_listed(shown: Shown) -> None:
-    shown.bench.tell(THING)
-    shown.bench.tell(THING, "DELETED")
-    assert (await shown.json("/"))["found"] == 0
-
-
 async def test_same_query_is_computed_once_a_second(shown: Shown) -> None:
     now = [0.0]
     lists = Lists(shown.sources, lambda: now[0])

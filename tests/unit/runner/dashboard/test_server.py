@@ -45,15 +45,6 @@ async def test_metrics_flags_apply_to_the_dashboard(
         assert response.status == status
 
 
-async def test_loopback_needs_no_encryption(shown: Shown, cluster: FakeCluster) -> None:
-    settings = replace(Settings(), ui_bind_address="127.0.0.1:0")
-    async with (
-        serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources) as port,
-        aiohttp.request("GET", f"http://localhost:{port}/") as response,
-    ):
-        assert response.status == 200
-
-
 async def test_invalid_address_is_an_error(shown: Shown, cluster: FakeCluster) -> None:
     settings = replace(Settings(), ui_bind_address="8090")
     with pytest.raises(ConfigurationError, match="--ui-bind-address: expected an address"):

@@ -147,16 +147,6 @@ async def test_own_write_is_the_last_known_state(rig: Rig) -> None:
     assert await rig.causes() == ["read Widget default/w changed"]
 
 
-async def test_created_dependent_is_not_watched_as_a_read(rig: Rig) -> None:
-    rig.start()
-    rig.read("w")
-    rig.reads.wrote({"apiVersion": "example.com/v1", "kind": "Widget"} | rig.server.put("w", owners=OWNED))
-    rig.read("w")
-    await settle()
-    assert rig.end() == []
-    assert rig.subscriptions == 0
-
-
 async def test_watch_of_a_run_counts_from_its_start(rig: Rig) -> None:
     rig.server.put("w")
     resource = ApiResource(WIDGET, "widgets", True, VERBS, frozenset())  # noqa: FBT003 - namespaced

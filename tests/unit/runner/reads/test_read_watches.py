@@ -31,16 +31,6 @@ async def test_list_is_watched_by_namespace_together_with_names(rig: Rig) -> Non
 
 
 @pytest.mark.usefixtures("few")
-async def test_many_names_are_watched_by_namespace(rig: Rig) -> None:
-    names = [f"w{number}" for number in range(4)]
-    await rig.run(*names)
-    assert set(rig.watched) == {("default", "")}
-    for name in names:
-        rig.server.put(name)
-        assert await rig.causes() == [f"read Widget default/{name} created"]
-
-
-@pytest.mark.usefixtures("few")
 async def test_many_watches_become_one_of_the_whole_kind(rig: Rig) -> None:
     rig.start()
     for number in range(6):
