@@ -1,4 +1,4 @@
-"""Kinds that come late, go and come again, or share their name (issue 5, item 3)."""
+"""Kinds that come late, go and come again, change, share their name, or can't be listed, on the real API server."""
 
 import asyncio
 import uuid
@@ -6,12 +6,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube import discovery
+from rolecall.kube.errors import KubeError
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.controller.controller import Controller, Result
+from rolecall.runner.controller.manager import Manager
+from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.system.clock import LoopClock
 from tests.integration.conftest import wait_until_ready
-from tests.integration.definitions import define, undefine
+from tests.integration.definitions import CRD, define, definition, undefine
 from tests.integration.operators import Operator
 from tests.integration.things import write_role
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
 
 GOOD = "- name: Say which\n  ansible.builtin.debug: {msg: fine}\n"
 
@@ -103,3 +109,104 @@ async def test_equal_kinds_of_two_groups_and_of_two_versions_do_not_mix(
     await eventually(
         workspaces, lambda found: found == expected - {gone}, TIMEOUT_SECONDS, "only its own workspace goes"
     )
+
+
+@pytest.fixture
+async def unconvertible(world: World) -> AsyncIterator[GVK]:
+    """Give a kind with an object of an older version, whose conversion webhook nobody serves."""
+    gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Old")
+    await define(world.client, gvk, "v2")
+    metadata = {"name": "one", "namespace": world.namespace}
+    await world.client.create({"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata})
+    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}}
+    conversion = {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
+    await world.client.patch(CRD, ObjectKey("", f"olds.{gvk.group}"), conversion)
+    yield GVK(gvk.group, "v2", gvk.kind)
+    await world.client.patch(
+        CRD, ObjectKey("", f"olds.{gvk.group}"), {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+    )
+    await undefine(world.client, gvk)
+
+
+async def test_broken_conversion_webhook_blocks_only_its_kind(world: World, unconvertible: GVK) -> None:
+    async def failure() -> str:
+        try:
+            return str([page async for page in world.client.list_pages(unconvertible)])
+        except KubeError as error:
+            return str(error)
+
+    await eventually(failure, lambda text: "conversion webhook" in text, TIMEOUT_SECONDS, "the webhook is asked")
+
+    reconciled: list[ObjectKey] = []
+
+    async def reconcile(key: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
+        reconciled.append(key)
+        return Result()
+
+    manager = Manager(world.client, (world.namespace,), LoopClock())
+    queue: WorkQueue[ObjectKey] = WorkQueue(LoopClock())
+    manager.add(Controller("config maps", queue, 1, reconcile))
+    manager.informer_for(unconvertible)
+    manager.informer_for(CONFIG_MAP).subscribe(lambda change: queue.add(change.key, Cause("test")))
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")
+    task = asyncio.create_task(manager.run())
+    try:
+
+        async def seen() -> list[ObjectKey]:
+            return list(reconciled)
+
+        await eventually(seen, lambda keys: world.key("web") in keys, TIMEOUT_SECONDS, "the other kind is reconciled")
+        assert list(manager.blocked_kinds) == [unconvertible]
+    finally:
+        manager.stop()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+async def plain(world: World) -> AsyncIterator[GVK]:
+    """Give a namespaced kind with a status subresource."""
+    gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Plain")
+    await define(world.client, gvk)
+    yield gvk
+    await undefine(world.client, gvk)
+
+
+async def set_subresources(world: World, gvk: GVK, text: dict[str, object]) -> None:
+    """Change the subresources in the definition of a kind."""
+    found = await world.client.get(CRD, ObjectKey("", f"plains.{gvk.group}"))
+    found["spec"]["versions"][0]["subresources"] = text
+    await world.client.replace(found)
+
+
+async def test_status_subresource_added_later_is_used(
+    world: World, plain: GVK, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "MAX_AGE_SECONDS", 0.5)
+
+    async def subresources() -> frozenset[str]:
+        return (await world.client.resource(plain)).subresources
+
+    assert await subresources() == {"status"}
+    await set_subresources(world, plain, {})
+    await eventually(subresources, lambda found: found == frozenset(), TIMEOUT_SECONDS, "the subresource is gone")
+    await set_subresources(world, plain, {"status": {}})
+    await eventually(subresources, lambda found: found == {"status"}, TIMEOUT_SECONDS, "the subresource is there")
+
+
+async def test_changed_scope_is_used_after_the_first_contradicting_response(world: World, plain: GVK) -> None:
+    """The age of what is known does not matter here: it is far below its limit."""
+    assert (await world.client.resource(plain)).namespaced
+    await undefine(world.client, plain)
+    changed = definition(plain)
+    changed["spec"]["scope"] = "Cluster"
+    await world.client.create(changed)
+
+    async def is_namespaced() -> bool:
+        with pytest.raises(KubeError):
+            await world.client.get(plain, world.key("nobody"))
+        try:
+            return (await world.client.resource(plain)).namespaced
+        except KubeError:
+            return True
+
+    await eventually(is_namespaced, lambda found: not found, discovery.MAX_AGE_SECONDS / 2, "the new scope is seen")
