@@ -1,4 +1,4 @@
-"""Whatever goes wrong with a run ends in an honest condition, nothing left behind, and a retry (design 3.1 and 3.4)."""
+"""Each failure of a run is reported in a condition, leaves no process or file, and is retried."""
 
 import signal
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.integration.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, c
 pytestmark = pytest.mark.core
 
 GRACE_SECONDS = 12.0
-"""How long operators may take to stop: five seconds for runs that end by themselves, seven for the others."""
+"""Time limit of a stop: five seconds for runs that end by themselves, seven for the others."""
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 
 IGNORES_TERM = """
@@ -100,7 +100,7 @@ async def no_processes_of(thing: Thing) -> None:
 
 @pytest.mark.parametrize("role", BROKEN)
 async def test_broken_role_is_reported_and_recovers_when_fixed(things: Things, role: str) -> None:
-    """The condition says which task failed and why; fixing the file heals the object immediately, without a restart."""
+    """The condition names the failed task and the reason; fixing the file fixes the object without a restart."""
     thing, text = things[role], BROKEN[role][1]
     await thing.create()
     found = await thing.fails(text)
@@ -141,7 +141,7 @@ async def _has_job_process(operator: Operator, name: str) -> bool:
 
 
 async def test_a_spec_cannot_make_ansible_run_a_program(things: Things, tmp_path: Path) -> None:
-    """A variable by which Ansible starts programs fails the run before it starts; without it the object heals."""
+    """A variable that makes Ansible start programs fails the run before it starts; the object recovers without it."""
     thing, mark = things["plain"], tmp_path / "mark"
     await thing.create({"ansibleRemoteTmp": f"{tmp_path}/$(touch {mark})", "size": 1})
     await thing.fails("the spec sets ansible_remote_tmp, which Ansible itself acts on")
@@ -152,14 +152,14 @@ async def test_a_spec_cannot_make_ansible_run_a_program(things: Things, tmp_path
 
 
 async def test_a_field_that_the_role_does_not_declare_overrides_nothing(things: Things) -> None:
-    """An extra var would win over the register of that name; with ``variables: declared`` there is none."""
+    """An extra var would override the register of that name; ``variables: declared`` omits it."""
     thing = things["declared"]
     await thing.create({"size": 1, "found": {"stdout": "forged"}})
     await thing.succeeds()
 
 
 async def test_object_with_too_many_values_fails_before_its_run_starts(things: Things) -> None:
-    """An object of a megabyte would need a gigabyte of memory; the condition names the limit and the object heals."""
+    """A megabyte object would need a gigabyte of memory; the condition names the limit and the object recovers."""
     thing = things["plain"]
     await thing.create({"items": ["a"] * 250_000})
     await thing.fails("and a run takes at most 20,000")
@@ -169,7 +169,7 @@ async def test_object_with_too_many_values_fails_before_its_run_starts(things: T
 
 
 async def test_a_process_that_takes_too_much_memory_fails_its_run_only(things: Things) -> None:
-    """The condition says that memory ran out, which limit it was and how to raise it; with less the object heals."""
+    """The condition reports the exceeded memory limit and how to raise it; with less memory the object recovers."""
     thing = things["hungry"]
     await thing.create({"size": 600})
     found = await thing.fails("out of memory: a process of the run needed more than 400Mi")
@@ -222,7 +222,7 @@ async def test_stop_interrupts_a_run_that_takes_too_long_and_keeps_the_last_resu
 
 
 async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, thing_operator: Operator) -> None:
-    """SIGKILL of the operator: its plays end, the secret is worthless, and the next operator carries on."""
+    """After SIGKILL of the operator its plays end, the secret is invalid, and the next operator continues."""
     tasks = IGNORES_TERM + WRITES_LATE
     write_project(thing_operator.folder, tasks)
     thing_operator.start()
@@ -246,7 +246,7 @@ async def test_mapped_value_rejected_by_the_schema_does_not_hide_conditions(thin
 
 
 async def test_second_signal_ends_the_operator_immediately(world: World, thing_operator: Operator) -> None:
-    """Somebody who presses Ctrl-C twice does not wait for the grace period."""
+    """A user who presses Ctrl-C twice does not wait for the grace period."""
     write_project(thing_operator.folder, IGNORES_TERM)
     thing_operator.start()
     await wait_until_ready(thing_operator)

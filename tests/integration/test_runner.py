@@ -43,7 +43,7 @@ time.sleep(300)
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
 IGNORE = "- name: Ignore\n  stubborn:\n"
 WARM_ONLY = pytest.mark.parametrize("runner", ["warm"], indirect=True)
-"""For rules that do not depend on how a run starts, or of which the parity suite shows that they do not."""
+"""For rules that are independent of how a run starts, by design or as the parity suite shows."""
 SECRET = "s3cret-of-this-run"  # noqa: S105 - the value that must not be found anywhere
 
 
@@ -110,7 +110,7 @@ def bench(runner: ProcessRunner, tmp_path: Path) -> Bench:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
-    """Wait until a condition of the system holds; it is asked again and again, because nothing announces it."""
+    """Poll until a condition of the system holds; it has no notification."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition was not met in time"
@@ -118,12 +118,12 @@ async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
 
 
 def has_module(ident: str) -> bool:
-    """Whether a module of a run is at work: a process with its own session below the playbook."""
+    """Whether a module of a run is running: a process with its own session below the playbook."""
     return any(_is_module(process) for process in processes_of_run(ident))
 
 
 def zombies() -> list[psutil.Process]:
-    """Return children of this process that have ended without anybody taking note."""
+    """Return unreaped children of this process."""
     return [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
 
 
@@ -132,7 +132,7 @@ def _play_of(ident: str) -> psutil.Process:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Return whether a process is no more, or only waits for its parent to record its end."""
+    """Return whether a process has ended, reaped or not."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -485,7 +485,7 @@ def _arguments(bench: Bench, job: RunSpec) -> list[str]:
 
 
 async def test_play_over_its_memory_limit_reports_this(bench: Bench) -> None:
-    """Ansible does not say that memory ran out, so that the size of the play has to."""
+    """Ansible does not report a lack of memory, so the size of the play decides."""
     role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | batch(1000) | list }}"}\n')
     with MemoryGuard(400 << 20) as memory:
         runner = ProcessRunner(bench.runner.starter, memory)
@@ -495,7 +495,7 @@ async def test_play_over_its_memory_limit_reports_this(bench: Bench) -> None:
 
 
 async def test_largest_run_of_a_full_container_is_killed_and_reports_this(bench: Bench, tmp_path: Path) -> None:
-    """A run dies, and not the operator: all its processes, immediately, and the summary says what it had."""
+    """All processes of the run are killed immediately, not the operator, and the summary reports the run's memory."""
     (tmp_path / "memory.current").write_text("0")
     memory = ContainerMemory(ControlGroup(2, tmp_path), 200 << 20)
     role = bench.role("- name: Stay\n  ansible.builtin.command: sleep 300\n")
@@ -512,7 +512,7 @@ async def test_largest_run_of_a_full_container_is_killed_and_reports_this(bench:
 
 @WARM_ONLY
 async def test_run_with_too_many_artifacts_is_stopped(bench: Bench) -> None:
-    """A task that prints without end fills no disk: the run ends, says why, and leaves no more than it may have."""
+    """An endlessly printing task fills no disk: the run is stopped within its limit and reports the reason."""
     loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) | list }}"\n'
     spec = replace(bench.job(bench.role(loud)), artifact_limit_bytes=1 << 20)
     summary = await bench.runner.run(spec, bench.events.append)

@@ -1,4 +1,4 @@
-"""What a warm runner promises beyond what every runner does: it forgets, it lasts, it sees changes on disk."""
+"""Guarantees of a warm runner only: no state of earlier runs, recovery of its server, changes on disk."""
 
 import asyncio
 import base64
@@ -114,7 +114,7 @@ PARENTS = """
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def starter(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ForkserverStarter]:
-    """Give a starter for the whole file; a test that ends its server gets a new one from it, as an operator does."""
+    """Give a starter for the whole module; it replaces a stopped server, as in the operator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         reap_children()  # operators that other tests have killed have left some to this process
@@ -136,19 +136,19 @@ def server_of(starter: ForkserverStarter) -> psutil.Process:
 
 
 def parent_in(status: str) -> str:
-    """Return the parent's identifier in what /proc tells of a process, base64 as the module slurp gives it."""
+    """Return the parent's identifier from /proc content of a process, in base64 as from the module slurp."""
     lines = base64.b64decode(status).decode().splitlines()
     return next(line for line in lines if line.startswith("PPid:"))
 
 
 async def tell(bench: Bench, role: RoleContent, **own: str) -> RunSummary:
-    """Run the role that looks around, with variables of its own in the environment."""
+    """Run the role that inspects its surroundings, with its own environment variables."""
     job = bench.job(role, Inputs({"extra": {f"EXTRA_{name}": value for name, value in own.items()}}))
     return await bench.runner.run(replace(job, environment=RunEnvironment(own)), bench.events.append)
 
 
 def seen_of(summary: RunSummary) -> dict[str, Any]:
-    """Return what a run told, without what belongs to it by its nature."""
+    """Return the result of a run without its identifiers."""
     assert summary.message == ""
     return {**summary.stats["seen"], "environment": summary.stats["environment"]}
 

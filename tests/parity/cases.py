@@ -65,7 +65,7 @@ _CASES = (
     ),
     Case(
         name="blocks",
-        rule="rescue and always run as written, and only what was not rescued is a failure",
+        rule="rescue and always run as written, and only unrescued failures count",
         status="failed",
         says=("Fail in the block rc=1", "inner rescued", "'nothing' is undefined", "cleaned", "this one stands"),
     ),
@@ -80,7 +80,7 @@ _CASES = (
     ),
     Case(
         name="conditions",
-        rule="register, when, changed_when, failed_when, assert and set_stats mean the same",
+        rule="register, when, changed_when, failed_when, assert and set_stats have the same effect",
         status="failed",
         says=("all is well", "found 3"),
     ),
@@ -89,21 +89,21 @@ _CASES = (
     ),
     Case(
         name="async",
-        rule="tasks in the background are waited for, looked after, cleaned up and cut off",
+        rule="background tasks are awaited, polled, cleaned up and stopped",
         ordinary=("it runs in the background",),
         status="failed",
         says=("ASYNC OK", "Timeout exceeded"),
     ),
     Case(
         name="delegation",
-        rule="delegated tasks, delegated facts and hosts that cannot be reached",
+        rule="delegated tasks, delegated facts and unreachable hosts",
         ordinary=("its connection is ssh",),
         status="failed",
         says=("localhost hello", "other none here", "UNREACHABLE"),
     ),
     Case(
         name="become",
-        rule="become takes the ordinary path, and a refusal is told in the same words",
+        rule="become takes the ordinary path, and a rejection has the same message",
         status="failed",
         says=("asked", "you may not"),
         ordinary=("it runs as another user",),
@@ -122,14 +122,14 @@ _CASES = (
     ),
     Case(
         name="task_timeout",
-        rule="a task that takes longer than its timeout fails, in a command and in a module",
+        rule="a task over its timeout fails, in a command and in a module",
         status="failed",
         says=("expected time frame" if CORE < (2, 19) else "Timed out after 1 second", "Sleep in a module"),
     ),
     Case(name="module_defaults", rule="defaults of modules apply by every name", says=("said by default",)),
     Case(
         name="role_module_utils",
-        rule="the helpers of roles are found in the same order, and are fresh for each module",
+        rule="role helpers are found in the same order and are new for each module",
         ordinary=_OF_A_ROLE,
         says=("of role one",),
     ),
@@ -142,7 +142,7 @@ _CASES = (
     ),
     Case(
         name="other_interpreter",
-        rule="an interpreter of another virtual environment is used, though its Python is the same",
+        rule="the interpreter of another virtual environment is used even with the same Python",
         status="failed",
         says=("False True", "/nowhere/python"),
         ordinary=("its interpreter is",),
@@ -154,7 +154,7 @@ _CASES = (
     ),
     Case(
         name="vault",
-        rule="the words of --ansible-args open the vault, and what another password hides stays hidden",
+        rule="--ansible-args decrypts the vault, and values with another password stay encrypted",
         status="failed",
         says=("found in the vault", "a file in clear", "Decryption failed"),
         cmdline="--vault-password-file {project}/password",
@@ -164,7 +164,7 @@ _CASES = (
     ),
     Case(
         name="custom_plugins",
-        rule="filters, tests, lookups, actions, connections, strategies, vars and callbacks beside a playbook are used",
+        rule="filters, tests, lookups, actions, connections, strategies, vars and callbacks next to a playbook apply",
         ordinary=("its connection is counted",),
         says=("wordword True HELLO!", "given by a plugin", "twice", "wrapped", "connected", "the strategy begins"),
         environment={"ANSIBLE_STRATEGY_PLUGINS": "{project}/strategy_plugins"},
@@ -189,7 +189,7 @@ _CASES = (
     ),
     Case(
         name="check_mode",
-        rule="with --check --diff nothing is written and everything is shown",
+        rule="--check --diff writes no file and shows each difference",
         says=("+line b", "True True"),
         cmdline="--check --diff",
     ),
@@ -207,7 +207,7 @@ _CASES = (
     ),
     Case(
         name="shell_module",
-        rule="modules that are no Python of the new style take the ordinary path",
+        rule="modules other than new-style Python take the ordinary path",
         status="failed",
         says=("hello", "this is no JSON"),
         ordinary=_OF_A_ROLE,
@@ -220,34 +220,34 @@ _CASES = (
     ),
     Case(
         name="failing_modules",
-        rule="a module that fails or crashes says the same, traceback and all",
+        rule="a failing or crashing module has the same output, including its traceback",
         status="failed",
         says=("failed on purpose", "crashed on purpose", "not_installed_anywhere", "ended with a text"),
     ),
     Case(
         name="killed_modules",
-        rule="a module that a signal kills is a failed task, and the play goes on",
+        rule="a module killed by a signal is a failed task, and the play continues",
         status="failed",
         says=("pong",),
     ),
-    Case(name="rubbish", rule="what a module prints beside its result is treated alike", status="successful"),
+    Case(name="rubbish", rule="output of a module around its result is treated alike", status="successful"),
     Case(
         name="large_result",
-        rule="results of millions of characters arrive whole, in both directions",
+        rule="results of millions of characters arrive complete, in both directions",
         says=("3000000 3000 line 2999", "1500000"),
     ),
     Case(
         name="process_state",
-        rule="each module finds a clean process: signals, folder, umask, streams, limits, modules",
+        rule="each module finds a clean process: signals, directory, umask, streams, limits, modules",
     ),
     Case(
         name="working_directory",
-        rule="commands, modules, lookups and templates work in the same folders",
+        rule="commands, modules, lookups and templates work in the same directories",
         says=("beside", "from_files.txt"),
     ),
     Case(
         name="variables",
-        rule="variables of an inventory folder, of files and of the play have the same precedence",
+        rule="variables of an inventory directory, of files and of the play have the same precedence",
         says=("play file json all group first file", "second", '"one"'),
         environment={"ANSIBLE_INVENTORY": "{project}/inventory"},
     ),
@@ -273,13 +273,13 @@ _CASES = (
     ),
     Case(
         name="syntax_error",
-        rule="a role that cannot be read fails with the same place and words",
+        rule="an unreadable role fails with the same place and message",
         status="failed",
         says=("nonsense",),
     ),
     Case(
         name="undefined_variable",
-        rule="errors in templates say what and where",
+        rule="template errors have the same message and place",
         status="failed",
         says=("'nothing' is undefined", "not_a_filter", "division by zero"),
     ),
@@ -292,13 +292,13 @@ _CASES = (
     ),
     Case(
         name="files",
-        rule="files, templates and folders come out byte by byte the same",
+        rule="files, templates and directories are equal byte by byte",
         status="failed",
         says=("Found", "Destination directory /proc/nowhere does not exist"),
     ),
     Case(
         name="without_workers",
-        rule="a task that needs no worker process does what it does in one, and one that comes to need it does it once",
+        rule="a task without a worker process has the same effects, and a task that needs one later runs once",
         status="failed",
         says=(
             "words a b, deep c",
@@ -311,7 +311,7 @@ _CASES = (
     ),
     Case(
         name="libraries",
-        rule="libraries that look at the environment, when they are imported or later, find that of their run or task",
+        rule="libraries that read the environment, when imported or later, find that of their run or task",
         says=(
             "run http://run.test:1 http://run.test 05 run.pem",
             "task http://task.test:1 http://task.test 09 task",
@@ -329,26 +329,28 @@ _CASES = (
             "K8S_AUTH_HOST": "http://run.test",
         },
     ),
-    Case(name="requeue", rule="the wish to run again and statistics reach the operator"),
+    Case(name="requeue", rule="requeue requests and statistics reach the operator"),
     Case(
         name="remarks_on_settings",
-        rule="what Ansible has to say of ansible.cfg is said by each run, once",
+        rule="each run has Ansible's warnings about ansible.cfg once",
         environment={"ANSIBLE_CONFIG": "{project}/ansible.cfg"},
         says=("PARAMIKO_HOST_KEY_AUTO_ADD option" if CORE < (2, 19) else "DEFAULT_JINJA2_NATIVE option",),
     ),
     Case(
         name="operator_sdk_names",
-        rule="the names of operator_sdk.util, long and short, lead to our modules when nothing else is installed",
+        rule="long and short names of operator_sdk.util run rolecall's modules if it isn't installed",
         status="failed",
         says=("found 'soon'", "missing required arguments: name"),
     ),
     Case(
         name="installed_names",
-        rule="an operator_sdk.util that is installed is used instead of ours",
+        rule="an installed operator_sdk.util is used instead of rolecall's",
         environment={"ANSIBLE_COLLECTIONS_PATH": "{project}/collections"},
         says=("this one was installed",),
     ),
-    Case(name="too_slow", rule="a run over its timeout is ended and says so", status="timeout", timeout_seconds=20),
+    Case(
+        name="too_slow", rule="a run over its timeout is stopped and reports this", status="timeout", timeout_seconds=20
+    ),
 )
 
 FIRST = Case(
