@@ -30,7 +30,7 @@ class Step:
     @property
     def is_refused(self) -> bool:
         """Tell whether the page shows that the command ends with an error."""
-        return any(re.search(r"is invalid|^rolecall \w+: |^\[ERROR\]", line) for line in self.shown)
+        return any(re.search(r"is invalid|^rolecall \w+: |^\[ERROR\]|^Error from server", line) for line in self.shown)
 
 
 @dataclass(frozen=True, slots=True)
