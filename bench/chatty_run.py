@@ -15,13 +15,13 @@ _TEXT = "ok: [localhost] => " + "x" * 480
 
 def main(artifacts: Path, count: int) -> None:
     """Write the files, then report the events and the end."""
-    folder = artifacts / "job_events"
-    folder.mkdir(parents=True)
+    directory = artifacts / "job_events"
+    directory.mkdir(parents=True)
     event = RunEvent("runner_on_ok", task="Chat", host="localhost", message=_TEXT, stdout=_TEXT, changed=True)
-    first = folder / "0.json"
+    first = directory / "0.json"
     first.write_text(_TEXT)
     for number in range(1, count):
-        (folder / f"{number}.json").hardlink_to(first)
+        (directory / f"{number}.json").hardlink_to(first)
     sys.stdout.write(f"{event.to_json()}\n" * count)
     sys.stdout.write(json.dumps({"ending": {"status": "successful", "rc": 0}, "survivors": []}) + "\n")
 

@@ -175,15 +175,15 @@ async def rings(
 
 
 def _project(stage: Stage) -> Path:
-    """Return the folder with watches.yaml and roles that all contenders share; copies, as the peer takes no links."""
-    folder = stage.folder / "comparison"
-    if not folder.is_dir():
-        roles = folder / "roles"
-        folder.mkdir()
-        shutil.copy(CONTENT / "watches.yaml", folder)
+    """Return the directory with watches.yaml and roles that all contenders share: copies, not links, for the peer."""
+    directory = stage.directory / "comparison"
+    if not directory.is_dir():
+        roles = directory / "roles"
+        directory.mkdir()
+        shutil.copy(CONTENT / "watches.yaml", directory)
         for role in (CONTENT / "roles" / "widget", PROJECT / "roles" / "podscaler", PROJECT / "roles" / "hikawa"):
             shutil.copytree(role, roles / role.name, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
+    return directory
 
 
 def _environment(stage: Stage, contender: Contender, namespace: str) -> dict[str, str]:

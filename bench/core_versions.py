@@ -56,9 +56,9 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="only this kind of task, or sample (can be repeated)")
     options = parser.parse_args()
     chosen = options.only or [*TASKS, *SAMPLES]
-    with tempfile.TemporaryDirectory(prefix="core-versions-") as folder, contextlib.ExitStack() as stack:
-        _write_roles(Path(folder))
-        workers = [stack.enter_context(_worker(python, folder, options.kubeconfig)) for python in options.pythons]
+    with tempfile.TemporaryDirectory(prefix="core-versions-") as directory, contextlib.ExitStack() as stack:
+        _write_roles(Path(directory))
+        workers = [stack.enter_context(_worker(python, directory, options.kubeconfig)) for python in options.pythons]
         names = [_answer(worker, "version") for worker in workers]
         measured: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for turn in range(options.rounds + 1):  # the first one fills caches
@@ -71,10 +71,10 @@ def main() -> None:
     sys.stdout.write(_table(names, measured, chosen))
 
 
-def _write_roles(folder: Path) -> None:
+def _write_roles(directory: Path) -> None:
     """Write a role for each kind of task."""
     for case, task in {_NOTHING: "", **TASKS}.items():
-        role = folder / "roles" / role_of(case)
+        role = directory / "roles" / role_of(case)
         for name in ("tasks", "templates"):
             (role / name).mkdir(parents=True)
         text = "".join(f"- name: Task {number}\n  {task}\n" for number in range(COPIES) if task)
@@ -89,8 +89,8 @@ def role_of(case: str) -> str:
 
 
 @contextlib.contextmanager
-def _worker(python: str, folder: str, kubeconfig: str) -> Any:
-    environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig, "BENCH_FOLDER": folder}
+def _worker(python: str, directory: str, kubeconfig: str) -> Any:
+    environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig, "BENCH_FOLDER": directory}
     environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}:{PROJECT}/src"}
     command = [python, "-m", "bench.core_versions_worker"]
     with subprocess.Popen(

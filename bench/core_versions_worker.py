@@ -24,28 +24,28 @@ RUNS = 3
 async def main() -> None:
     """Answer until the input ends."""
     answers, sys.stdout = sys.stdout, sys.stderr  # where log lines go
-    folder = Path(os.environ["BENCH_FOLDER"])
-    contents = [folder / "roles", *(PROJECT / "roles" / name for name in SAMPLES)]
+    directory = Path(os.environ["BENCH_FOLDER"])
+    contents = [directory / "roles", *(PROJECT / "roles" / name for name in SAMPLES)]
     async with ForkserverStarter(contents) as starter:
         if starter.server:
             await starter.server.ready  # without a limit: other work on the machine may delay it
         runner = ProcessRunner(starter)
         loop = asyncio.get_running_loop()
         while line := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
-            answer = version("ansible-core") if line == "version" else await _measured(folder, starter, runner, line)
+            answer = version("ansible-core") if line == "version" else await _measured(directory, starter, runner, line)
             answers.write(f"{answer}\n")
             answers.flush()
 
 
-async def _measured(folder: Path, starter: ForkserverStarter, runner: ProcessRunner, case: str) -> float:
-    role = PROJECT / "roles" / case if case in SAMPLES else folder / "roles" / role_of(case)
+async def _measured(directory: Path, starter: ForkserverStarter, runner: ProcessRunner, case: str) -> float:
+    role = PROJECT / "roles" / case if case in SAMPLES else directory / "roles" / role_of(case)
     gvk, key, variables = GVK("bench.rolecall.dev", "v1", "Version"), ObjectKey("default", role_of(case)), {}
     if case in SAMPLES:
         api_version, kind, name = SAMPLES[case]
         gvk, key = GVK.of_object({"apiVersion": api_version, "kind": kind}), ObjectKey(*name.split("/"))
         async with await Client.connect(os.environ["KUBECONFIG"]) as client:
             variables = extra_vars(ExtraVarsRequest(await client.get(gvk, key), gvk, mark_unsafe=True))
-    workspace = Workspace(folder / "runs" / version("ansible-core"), gvk, key)
+    workspace = Workspace(directory / "runs" / version("ansible-core"), gvk, key)
     used = 0.0
     for _ in range(RUNS):
         ident = new_ident()

@@ -32,7 +32,7 @@ class Fleet:
     """Objects of the four kinds in some namespaces, and the directory in which their operator runs."""
 
     stage: Stage
-    folder: Path
+    directory: Path
     namespaces: Sequence[str]
     objects: Sequence[RawObject]
 
@@ -41,7 +41,7 @@ class Fleet:
         """Run the operator until the end of the block; it is ready."""
         command = (*PROGRAM, "run", "--zap-encoder", "json", *flags)
         environment = {"KUBECONFIG": str(self.stage.kubeconfig), "WATCH_NAMESPACE": ",".join(self.namespaces)}
-        async with running(command, self.folder, environment) as operator:
+        async with running(command, self.directory, environment) as operator:
             await operator.ready()
             yield operator
 
@@ -89,15 +89,15 @@ async def fleet(stage: Stage, name: str, count: int, most_in_namespace: int = 20
 
     Each run of a song lists all words of its namespace, so a thousand objects in one would measure that list.
     """
-    folder = stage.subfolder(name)
+    directory = stage.subdirectory(name)
     for part in _PARTS:
         copy = shutil.copytree if (PROJECT / part).is_dir() else shutil.copy
-        copy(PROJECT / part, folder / part)
+        copy(PROJECT / part, directory / part)
     namespaces = [await stage.namespace(f"bench-{name}-{number}") for number in range(-(-count // most_in_namespace))]
     makers = (_foo, _hikawa, _pod_scaler, _replica_set)
     made = [make(number) for number in range(count // len(makers)) for make in makers]
     objects = [_placed(obj, namespaces[number // most_in_namespace]) for number, obj in enumerate(made)]
-    return Fleet(stage, folder, namespaces, objects)
+    return Fleet(stage, directory, namespaces, objects)
 
 
 def runs_in(operator: Operator) -> int:

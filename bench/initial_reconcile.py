@@ -60,8 +60,8 @@ class Variant:
 async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     """Measure initial reconciles with and without priorities in turns."""
     count = QUICK_OBJECTS if is_quick else OBJECTS
-    folder = stage.subfolder("initial-reconcile")
-    widgets.write_project(folder)
+    directory = stage.subdirectory("initial-reconcile")
+    widgets.write_project(directory)
     namespace = await stage.namespace("bench-initial-reconcile")
     where = widgets.keys(namespace, count)
     progress(f"{count:,} objects: creating them")
@@ -71,15 +71,15 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     variants = [Variant("first in, first out", (*_PROGRAM, ONE_PRIORITY)), Variant("priorities", _PROGRAM)]
     for turn in range(TURNS):
         for variant in variants if turn % 2 else reversed(variants):
-            await _round(stage, folder, variant, where)
+            await _round(stage, directory, variant, where)
     return [row for variant in variants for row in variant.rows(count)] + _longer(count, *variants)
 
 
-async def _round(stage: Stage, folder: Path, variant: Variant, where: list[ObjectKey]) -> None:
+async def _round(stage: Stage, directory: Path, variant: Variant, where: list[ObjectKey]) -> None:
     """Start an operator, change objects during its initial reconcile, and wait until all have been reconciled."""
     namespace, count = where[0].namespace, len(where)
     environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace, **_WORKERS}
-    async with running(variant.command, folder, environment) as operator:
+    async with running(variant.command, directory, environment) as operator:
         await operator.ready()
         cpu = operator.cpu_seconds
         answered = await _change(stage, where)

@@ -103,12 +103,12 @@ async def _round(stage: Stage, number: int) -> Delay:
 
 
 def _launcher(stage: Stage) -> Launcher:
-    folder = stage.folder / "loop-delay"
-    folder.mkdir(exist_ok=True)
+    directory = stage.directory / "loop-delay"
+    directory.mkdir(exist_ok=True)
     client = stage.client
-    access = ApiAccess(client, Proxy(client), OwnWrites(), lambda _resource, _ownership: None, folder)
-    watch = Watch(WIDGET, RoleContent(folder), max_runner_artifacts=1)
-    return Launcher(watch, ProcessRunner(ChattyStarter()), access, Settings(log_events="everything"), folder)
+    access = ApiAccess(client, Proxy(client), OwnWrites(), lambda _resource, _ownership: None, directory)
+    watch = Watch(WIDGET, RoleContent(directory), max_runner_artifacts=1)
+    return Launcher(watch, ProcessRunner(ChattyStarter()), access, Settings(log_events="everything"), directory)
 
 
 def _object(number: int) -> RawObject:

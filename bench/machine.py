@@ -56,7 +56,7 @@ def _commit() -> str:
     return answer.stdout.strip() or "no git"
 
 
-def _file_system(folder: Path) -> str:
-    """Return the type of the file system of a folder: a run makes files, which costs more on a disk than in memory."""
-    mounts = [part for part in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(part.mountpoint)]
+def _file_system(directory: Path) -> str:
+    """Return the type of the file system of a directory: files of runs cost more on a disk than in memory."""
+    mounts = [part for part in psutil.disk_partitions(all=True) if directory.resolve().is_relative_to(part.mountpoint)]
     return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "an unknown file system"

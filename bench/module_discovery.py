@@ -50,8 +50,8 @@ def main(kubeconfig: str, mode: str) -> None:
     if mode == HANDED:
         known = RunDiscovery(asyncio.run(_image(kubeconfig)), os.memfd_create("changed"))
         known_discovery.install(known, api.configuration.host)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "cache.json")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "cache.json")
         _used(api, file)  # fills the file
         times = [_used(api, file) for _ in range(REPEATS)]
     sys.stdout.write(f"{1000 * statistics.median(times):.3f}\n")

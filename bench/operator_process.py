@@ -105,14 +105,14 @@ class Operator:
 
 
 @asynccontextmanager
-async def running(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Operator]:
+async def running(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> AsyncIterator[Operator]:
     """Start an operator in a directory, with these variables added to the environment, and stop it at the end."""
-    log_file = folder / f"operator-{time.monotonic_ns()}.log"
+    log_file = directory / f"operator-{time.monotonic_ns()}.log"
     with log_file.open("wb") as log:
         started_at = time.time()
         process = await asyncio.create_subprocess_exec(
             *command,
-            cwd=folder,
+            cwd=directory,
             env={**os.environ, **environment},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -77,11 +77,11 @@ class TaskTime:
 
 async def measure_ordinary(stage: Stage, chosen: Sequence[Contender], rounds: int, slow_rounds: int) -> list[Measure]:
     """Reconcile an object of each role again and again, without any change of it; kopf does not take part."""
-    folder = await _prepared(stage)
+    directory = await _prepared(stage)
     seconds = {name: Collection() for name in _cases()}
     kinds = {kind: Collection() for kind in TITLES}
     contenders = [_with_files(stage, each) for each in chosen if each.name != KOPF]
-    async with rings(stage, "ordinary", contenders, folder) as all_rings:
+    async with rings(stage, "ordinary", contenders, directory) as all_rings:
         for name in _cases():
             for ring in all_rings:
                 await _make(ring, name)
@@ -141,15 +141,15 @@ async def _prepared(stage: Stage) -> Path:
         await stage.client.create(DEFINITION)
     except ConflictError:
         progress("The kind of the random roles exists")
-    folder = stage.subfolder("ordinary")
-    role = folder / "roles" / "ordinary"
+    directory = stage.subdirectory("ordinary")
+    role = directory / "roles" / "ordinary"
     shutil.copytree(CONTENT / "roles" / "ordinary", role, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "watches.yaml").write_text(_WATCHES)
+    (directory / "watches.yaml").write_text(_WATCHES)
     (role / "templates" / "text.j2").write_text(TEMPLATE)
     for seed in SEEDS:
         tasks = [task | {"ignore_errors": True} for task in yaml.safe_load(tasks_of(seed))]
         (role / "tasks" / f"seed-{seed}.yml").write_text(yaml.safe_dump(tasks, sort_keys=False, width=200))
-    return folder
+    return directory
 
 
 def _with_files(stage: Stage, contender: Contender) -> Contender:
@@ -161,7 +161,7 @@ def _with_files(stage: Stage, contender: Contender) -> Contender:
 
 
 def _root(stage: Stage, name: str) -> Path:
-    return _PEER_ROOT if name == PEER else stage.folder / f"work-{name}"
+    return _PEER_ROOT if name == PEER else stage.directory / f"work-{name}"
 
 
 async def _make(ring: Ring, name: str) -> None:

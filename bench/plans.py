@@ -25,11 +25,11 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     count, replays = (QUICK_OBJECTS, QUICK_REPLAYS) if is_quick else (OBJECTS, REPLAYS)
     objects = await fleet(stage, "plans", count)
     await objects.create()
-    async with objects.operator("--record-dir", str(objects.folder / "records")):
+    async with objects.operator("--record-dir", str(objects.directory / "records")):
         await objects.done()
     code, seconds = await _command(objects, "plan", "--all", "-n", objects.namespaces[0])
     if code not in _PLANNED:
-        raise RuntimeError(f"rolecall plan ended with {code}; its output is in {objects.folder}")
+        raise RuntimeError(f"rolecall plan ended with {code}; its output is in {objects.directory}")
     progress(f"{count} objects planned in {seconds:.1f} s, exit code {code}")
     goal = None if is_quick else PLAN_GOAL_SECONDS
     rows = [Row(f"{count} objects of the four kinds: a plan, start included", seconds, "s", goal)]
@@ -37,7 +37,7 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
 
 
 async def _replays(objects: Fleet, count: int) -> list[Row]:
-    found = sorted((objects.folder / "records").glob("*.jsonl"))
+    found = sorted((objects.directory / "records").glob("*.jsonl"))
     chosen = found[:: max(1, len(found) // count)][:count]
     one = await _command(objects, "replay", "--summary", str(chosen[0]))
     code, seconds = await _command(objects, "replay", "--summary", *map(str, chosen))
@@ -52,11 +52,11 @@ async def _replays(objects: Fleet, count: int) -> list[Row]:
 async def _command(objects: Fleet, *arguments: str) -> tuple[int, float]:
     """Run a command of rolecall; return its exit code and how long it took."""
     started = time.monotonic()
-    with (objects.folder / f"{arguments[0]}.txt").open("wb") as output:
+    with (objects.directory / f"{arguments[0]}.txt").open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *PROGRAM,
             *arguments,
-            cwd=objects.folder,
+            cwd=objects.directory,
             env={**os.environ, "KUBECONFIG": str(objects.stage.kubeconfig)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,

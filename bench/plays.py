@@ -30,17 +30,17 @@ _PLAYBOOK = """\
 
 async def measure(stage: Stage) -> list[Row]:
     """Reconcile one PodScaler again and again, first with the operator and then without."""
-    folder = stage.subfolder("plays")
+    directory = stage.subdirectory("plays")
     for part in ("watches.yaml", "roles"):
-        (folder / part).symlink_to(PROJECT / part)
+        (directory / part).symlink_to(PROJECT / part)
     key = ObjectKey(await stage.namespace("bench-plays"), "unchanged")
     await stage.client.create(_pod_scaler(key))
     environment = {"KUBECONFIG": str(stage.account), "WATCH_NAMESPACE": key.namespace, "ANSIBLE_GATHERING": "explicit"}
-    command = (*RUN, "--warm=false", "--work-dir", str(folder / "work"))
-    async with running(command, folder, environment) as operator:
+    command = (*RUN, "--warm=false", "--work-dir", str(directory / "work"))
+    async with running(command, directory, environment) as operator:
         cold = Samples(await _reconciles(stage, operator, key))
     progress(f"Reconciles with cold plays: {cold.median:.2f} s")
-    alone = Samples(await _ansible_alone(stage, folder, key))
+    alone = Samples(await _ansible_alone(stage, directory, key))
     progress(f"ansible-playbook alone: {alone.median:.2f} s")
     remark = f"median of {REPEATS}, {{}}"
     return [
@@ -73,10 +73,10 @@ def _durations(operator: Operator, since: float) -> list[float]:
     return [succeeded[job] - began for job, began in started.items() if began > since and job in succeeded]
 
 
-async def _ansible_alone(stage: Stage, folder: Path, key: ObjectKey) -> list[float]:
+async def _ansible_alone(stage: Stage, directory: Path, key: ObjectKey) -> list[float]:
     gvk = POD_SCALER
-    workspace = folder / "work" / gvk.group / gvk.version / gvk.kind / key.namespace / key.name
-    playbook = folder / "alone.yml"
+    workspace = directory / "work" / gvk.group / gvk.version / gvk.kind / key.namespace / key.name
+    playbook = directory / "alone.yml"
     playbook.write_text(_PLAYBOOK)
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     command = [program, "-i", str(workspace / "inventory"), "-e", f"@{workspace}/env/extravars", str(playbook)]

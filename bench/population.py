@@ -46,17 +46,17 @@ class Pass:
 
 async def measure(stage: Stage, populations: tuple[int, ...]) -> list[Row]:
     """Measure each number of objects, none at all first."""
-    folder = stage.subfolder("population")
-    widgets.write_project(folder)
-    base, rows = await _measure_none(stage, folder)
+    directory = stage.subdirectory("population")
+    widgets.write_project(directory)
+    base, rows = await _measure_none(stage, directory)
     for count in populations:
-        rows += await _measure_many(stage, folder, count, base)
+        rows += await _measure_many(stage, directory, count, base)
     return rows
 
 
-async def _measure_none(stage: Stage, folder: Path) -> tuple[int, list[Row]]:
+async def _measure_none(stage: Stage, directory: Path) -> tuple[int, list[Row]]:
     namespace = await stage.namespace("bench-0")
-    async with running(COMMAND, folder, _environment(stage, namespace)) as operator:
+    async with running(COMMAND, directory, _environment(stage, namespace)) as operator:
         await operator.ready()
         progress(f"No objects: idle for {IDLE_SECONDS:g} s")
         cpu = await operator.cpu_percent(IDLE_SECONDS)
@@ -65,12 +65,12 @@ async def _measure_none(stage: Stage, folder: Path) -> tuple[int, list[Row]]:
     return base, [memory, Row("no objects: CPU while idle", cpu, "%", CPU_GOAL_PERCENT)]
 
 
-async def _measure_many(stage: Stage, folder: Path, count: int, base: int) -> list[Row]:
+async def _measure_many(stage: Stage, directory: Path, count: int, base: int) -> list[Row]:
     namespace = await stage.namespace(f"bench-{count}")
     where = widgets.keys(namespace, count)
     progress(f"{count:,} objects: creating them")
     await widgets.create(stage.client, where)
-    async with running(COMMAND, folder, _environment(stage, namespace)) as operator:
+    async with running(COMMAND, directory, _environment(stage, namespace)) as operator:
         first = await _first_pass(stage, operator, namespace, count)
         progress(f"{count:,} objects: reconciled in {first.seconds:.1f} s; idle for {IDLE_SECONDS:g} s")
         cpu = await operator.cpu_percent(IDLE_SECONDS)
@@ -78,7 +78,7 @@ async def _measure_many(stage: Stage, folder: Path, count: int, base: int) -> li
         needless = operator.plays.count - count
         progress(f"{count:,} objects: {memory:.1f} KiB each, {cpu:.2f} % CPU; changing {CHANGES} of them")
         latencies = await _latencies(stage, operator, where)
-    second = await _second_pass(stage, folder, namespace, count)
+    second = await _second_pass(stage, directory, namespace, count)
     workers = f"{default_workers()} workers, instant plays"
     return [
         Row(f"{count:,} objects: memory for each, after a reconcile of all", memory, "KiB", MEMORY_GOAL_KIB, "PSS"),
@@ -100,9 +100,9 @@ async def _first_pass(stage: Stage, operator: Operator, namespace: str, count: i
     return took
 
 
-async def _second_pass(stage: Stage, folder: Path, namespace: str, count: int) -> Pass:
+async def _second_pass(stage: Stage, directory: Path, namespace: str, count: int) -> Pass:
     progress(f"{count:,} objects: starting the operator again")
-    async with running(COMMAND, folder, _environment(stage, namespace)) as operator:
+    async with running(COMMAND, directory, _environment(stage, namespace)) as operator:
         return await _first_pass(stage, operator, namespace, count)
 
 

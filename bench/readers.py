@@ -28,10 +28,10 @@ class Reader:
     @asynccontextmanager
     async def running(self, **environment: str) -> AsyncIterator[Operator]:
         """Start the operator and create the Widget."""
-        folder = self._project()
+        directory = self._project()
         variables: Mapping[str, str] = {"KUBECONFIG": str(self.stage.kubeconfig), "WATCH_NAMESPACE": self.namespace}
         warm = next(each for each in contenders(None) if each.name == WARM)
-        async with running((*warm.command, "--record-memory=0"), folder, {**variables, **environment}) as operator:
+        async with running((*warm.command, "--record-memory=0"), directory, {**variables, **environment}) as operator:
             await operator.ready()
             await self.stage.client.create(self._widget())
             yield operator
@@ -42,16 +42,16 @@ class Reader:
         return str((found.get("status") or {}).get("seen", ""))
 
     def _project(self) -> Path:
-        folder = self.stage.subfolder(f"{self.namespace}-{self.name}")
-        (folder / "watches.yaml").write_text(
+        directory = self.stage.subdirectory(f"{self.namespace}-{self.name}")
+        (directory / "watches.yaml").write_text(
             f"- group: {WIDGET.group}\n  version: {WIDGET.version}\n  kind: {WIDGET.kind}\n  role: reader\n"
             f"  {self.key}\n"
             f"  selector: {{matchLabels: {{{_LABEL}: {self.name}}}}}\n  status: {{seen: $.stats.seen}}\n"
         )
-        tasks = folder / "roles" / "reader" / "tasks"
+        tasks = directory / "roles" / "reader" / "tasks"
         tasks.mkdir(parents=True)
         (tasks / "main.yml").write_text(self.tasks)
-        return folder
+        return directory
 
     def _widget(self) -> dict[str, object]:
         metadata = {"name": self.name, "namespace": self.namespace, "labels": {_LABEL: self.name}}

@@ -17,12 +17,12 @@ RUN = (sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json")
 
 async def measure(stage: Stage) -> list[Row]:
     """Start the operator five times, one after the other."""
-    folder = stage.subfolder("readiness")
+    directory = stage.subdirectory("readiness")
     for part in ("watches.yaml", "roles"):
-        (folder / part).symlink_to(PROJECT / part)
+        (directory / part).symlink_to(PROJECT / part)
     times = []
     for number in range(REPEATS):
-        async with running(RUN, folder, {"KUBECONFIG": str(stage.account)}) as operator:
+        async with running(RUN, directory, {"KUBECONFIG": str(stage.account)}) as operator:
             times.append(await operator.ready())
         progress(f"rolecall run, start {number + 1} of {REPEATS}: ready after {times[-1]:.2f} s")
     samples = Samples(times)

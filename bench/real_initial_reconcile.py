@@ -40,9 +40,9 @@ _START_SECONDS, _PER_OBJECT_SECONDS = 300.0, 5.0
 async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     """Measure the initial reconcile of an operator that finds all objects reconciled by an earlier one."""
     count = QUICK_OBJECTS if is_quick else OBJECTS
-    folder = stage.subfolder("real-initial-reconcile")
-    widgets.write_project(folder)
-    (folder / "roles" / "widget" / "tasks" / "main.yml").write_text(_TASKS)
+    directory = stage.subdirectory("real-initial-reconcile")
+    widgets.write_project(directory)
+    (directory / "roles" / "widget" / "tasks" / "main.yml").write_text(_TASKS)
     namespace = await stage.namespace("bench-real-initial-reconcile")
     where = widgets.keys(namespace, count)
     progress(f"{count:,} objects: creating them")
@@ -50,7 +50,7 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     await widgets.report(stage.client, where, widgets.success())
     environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
     command = (*RUN, "--max-concurrent-reconciles", _WORKERS)
-    async with running(command, folder, environment) as operator:
+    async with running(command, directory, environment) as operator:
         await operator.ready()
         return await _round(stage, operator, where)
 

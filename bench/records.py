@@ -29,7 +29,7 @@ _Samples = dict[str, list[float]]
 async def measure(stage: Stage, turns: int) -> list[Row]:
     """Reconcile unchanged objects of each subject with and without records."""
     rows: list[Row] = []
-    directory = stage.subfolder("records")
+    directory = stage.subdirectory("records")
     warm = next(each for each in contenders(None) if each.name == WARM)
     variants = {OFF: ("--record-memory=0",), MEMORY: (), FILES: ("--record-dir", str(directory))}
     chosen = [Contender(name, (*warm.command, *flags)) for name, flags in variants.items()]

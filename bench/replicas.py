@@ -31,10 +31,10 @@ _TIMES = ("--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=3s"
 
 async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     """Measure one replica, then two, and so on."""
-    folder = stage.subfolder("replicas")
-    widgets.write_project(folder)
-    (folder / "roles" / "widget" / "tasks" / "main.yml").write_text(_TASKS)
-    work = _Work(stage, folder, await stage.namespace("bench-replicas"))
+    directory = stage.subdirectory("replicas")
+    widgets.write_project(directory)
+    (directory / "roles" / "widget" / "tasks" / "main.yml").write_text(_TASKS)
+    work = _Work(stage, directory, await stage.namespace("bench-replicas"))
     await widgets.create(stage.client, widgets.keys(work.namespace, OBJECTS))
     rates = [await _rate(work, count) for count in range(1, (QUICK_MOST if is_quick else MOST) + 1)]
     shares = [_row(count, rate, rates[0]) for count, rate in enumerate(rates, 1) if count > 1]
@@ -46,7 +46,7 @@ class _Work:
     """The objects, and the project whose operators share them."""
 
     stage: Stage
-    folder: Path
+    directory: Path
     namespace: str
 
     @asynccontextmanager
@@ -55,7 +55,7 @@ class _Work:
         lock = (f"--leader-election-id={lease}", f"--leader-election-namespace={self.namespace}", f"--shards={SHARDS}")
         command = (sys.executable, "-m", "rolecall", "run", *_FLAGS, *_TIMES, *lock)
         environment = {"KUBECONFIG": str(self.stage.kubeconfig), "WATCH_NAMESPACE": self.namespace}
-        async with running(command, self.folder, environment) as operator:
+        async with running(command, self.directory, environment) as operator:
             yield operator
 
 

@@ -50,7 +50,7 @@ class Round:
 
 async def measure(stage: Stage, effort: SoakEffort) -> list[Row]:
     """Run all objects repeatedly, and report the largest values and the growth since the second round."""
-    work = stage.subfolder("soak-work")
+    work = stage.subdirectory("soak-work")
     objects = await fleet(stage, "soak", effort.objects, most_in_namespace=100)
     await objects.create()
     async with objects.operator(*_flags(work, effort)) as operator, _reported(operator, work):
@@ -108,5 +108,5 @@ async def _round(objects: Fleet, operator: Operator, work: Path, number: int) ->
 
 def _artifacts_mib(work: Path) -> float:
     """Return the disk usage of the artifacts of all runs, excluding the directory of each object."""
-    runs = (folder for folder in work.rglob("artifacts/*") if folder.is_dir() and not folder.is_symlink())
+    runs = (directory for directory in work.rglob("artifacts/*") if directory.is_dir() and not directory.is_symlink())
     return sum(map(size_on_disk, runs)) / _MIB

@@ -22,7 +22,7 @@ LOOK_EVERY_SECONDS = 0.05
 class Stage:
     """A directory for files, a client and two kubeconfig files: the administrator's and the operator's own account."""
 
-    folder: Path
+    directory: Path
     client: Client
     kubeconfig: Path
     account: Path
@@ -32,11 +32,11 @@ class Stage:
         await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         return name
 
-    def subfolder(self, name: str) -> Path:
+    def subdirectory(self, name: str) -> Path:
         """Make a directory and return it."""
-        folder = self.folder / name
-        folder.mkdir(parents=True)
-        return folder
+        directory = self.directory / name
+        directory.mkdir(parents=True)
+        return directory
 
 
 def progress(text: str) -> None:

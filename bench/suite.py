@@ -212,8 +212,8 @@ def _program(text: str) -> Path:
 async def _run(plan: Plan) -> str:
     before = load_average()
     progress(f"Load of the machine at the start: {before}")
-    with tempfile.TemporaryDirectory(prefix="rolecall-bench-") as folder:
-        async with _stage(Path(folder)) as stage:
+    with tempfile.TemporaryDirectory(prefix="rolecall-bench-") as directory:
+        async with _stage(Path(directory)) as stage:
             rows, measures = await _measure_all(stage, plan)
             machine = describe_machine(stage.kubeconfig)
     parts = [head(machine | {"Load at start and end": f"{before}; {load_average()}"})]
@@ -223,15 +223,15 @@ async def _run(plan: Plan) -> str:
 
 
 @asynccontextmanager
-async def _stage(folder: Path) -> AsyncIterator[Stage]:
-    control_plane = ControlPlane("bench", state_directory=folder / "control-planes", report=progress)
+async def _stage(directory: Path) -> AsyncIterator[Stage]:
+    control_plane = ControlPlane("bench", state_directory=directory / "control-planes", report=progress)
     await asyncio.to_thread(control_plane.start)
     try:
         await asyncio.to_thread(_define, control_plane.kubeconfig)
         account = control_plane.service_account_kubeconfig("rolecall-system", "rolecall")
         async with await Client.connect(str(control_plane.kubeconfig)) as client:
             await until(lambda: _are_served(client), _SERVED_SECONDS, "the API server serves every kind")
-            yield Stage(folder, client, control_plane.kubeconfig, account)
+            yield Stage(directory, client, control_plane.kubeconfig, account)
     finally:
         await asyncio.to_thread(control_plane.stop)
 

@@ -52,10 +52,10 @@ _WATCH = """\
 """
 
 
-def write_project(folder: Path) -> None:
+def write_project(directory: Path) -> None:
     """Write the watches.yaml of Widgets, and a role for it that no instant play ever reads."""
-    (folder / "watches.yaml").write_text(_WATCH)
-    tasks = folder / "roles" / "widget" / "tasks"
+    (directory / "watches.yaml").write_text(_WATCH)
+    tasks = directory / "roles" / "widget" / "tasks"
     tasks.mkdir(parents=True)
     (tasks / "main.yml").write_text("[]\n")
 

@@ -31,9 +31,9 @@ def packages() -> Iterator[tuple[str, str, str]]:
         yield package.metadata["Name"], package.version, license_of(package)
 
 
-def collections(folder: Path) -> Iterator[tuple[str, str, str]]:
+def collections(directory: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the name, version, and license of each collection below a directory ``ansible_collections``."""
-    for path in folder.glob("*/*/MANIFEST.json"):
+    for path in directory.glob("*/*/MANIFEST.json"):
         info = json.loads(path.read_text())["collection_info"]
         named = ", ".join(info.get("license") or []) or _first_line(
             path.parent / (info.get("license_file") or "LICENSE")

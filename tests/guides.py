@@ -132,11 +132,11 @@ def steps(text: str) -> list[Step]:
     return list(_steps(text))
 
 
-def write_files(text: str, folder: Path) -> None:
+def write_files(text: str, directory: Path) -> None:
     """Write the files that a page shows with their names."""
     for name, content in FILE.findall(text):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(content)
 
 
 def _steps(text: str) -> Iterator[Step]:

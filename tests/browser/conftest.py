@@ -36,10 +36,10 @@ TASKS = """
 @pytest.fixture(scope="session")
 def page_operator(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """Give an operator with a dashboard on a free port."""
-    folder = tmp_path_factory.mktemp("page")
-    write_project(folder, TASKS)
+    directory = tmp_path_factory.mktemp("page")
+    write_project(directory, TASKS)
     arguments = ("--ui-bind-address", "127.0.0.1:0", "--backoff-min", "1h", "--backoff-max", "1h")
-    operator = Operator(folder, defined.kubeconfig, EVERY_NAMESPACE, arguments)
+    operator = Operator(directory, defined.kubeconfig, EVERY_NAMESPACE, arguments)
     operator.start()
     yield operator
     assert operator.stop() == 0
@@ -97,6 +97,6 @@ async def site(page_operator: Operator, world: World) -> Site:
 @pytest.fixture(scope="session")
 def pictures() -> Path:
     """Give the directory for pictures of the pages; it is not committed."""
-    folder = Path(__file__).parents[2] / ".pictures"
-    folder.mkdir(exist_ok=True)
-    return folder
+    directory = Path(__file__).parents[2] / ".pictures"
+    directory.mkdir(exist_ok=True)
+    return directory

@@ -31,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = _plan(options)
     if not any(plan.by_replicas.values()):
         parser.error(f"no fault of these groups contains {options.only!r} in its name")
-    folder = Path(tempfile.mkdtemp(prefix="rolecall-chaos-"))
+    directory = Path(tempfile.mkdtemp(prefix="rolecall-chaos-"))
     result = Result(plan.seed)
     try:
-        asyncio.run(_run(plan, folder, result))
+        asyncio.run(_run(plan, directory, result))
     except ControlPlaneError as error:
         progress(f"The control plane failed: {error}")
         return 1
@@ -44,17 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     sys.stdout.write(_report(result))
     if not result.violations:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
         return 0
-    progress(f"Operator logs: {folder}")
+    progress(f"Operator logs: {directory}")
     return 1
 
 
-async def _run(plan: Plan, folder: Path, result: Result) -> None:
-    plane = ControlPlane("chaos", state_directory=folder / "control-planes", nodes=3, report=progress)
+async def _run(plan: Plan, directory: Path, result: Result) -> None:
+    plane = ControlPlane("chaos", state_directory=directory / "control-planes", nodes=3, report=progress)
     await asyncio.to_thread(plane.start)
     try:
-        await run_campaign(plan, plane, folder, result)
+        await run_campaign(plan, plane, directory, result)
     finally:
         await asyncio.to_thread(plane.stop)
 

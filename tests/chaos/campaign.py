@@ -30,20 +30,20 @@ class NoRecoveryError(Exception):
     """Nothing recovers, so further faults would measure nothing."""
 
 
-async def run_campaign(plan: Plan, plane: ControlPlane, folder: Path, result: Result) -> None:
+async def run_campaign(plan: Plan, plane: ControlPlane, directory: Path, result: Result) -> None:
     """Carry out a plan, with files and logs in a directory, and add outcomes to a result."""
     await asyncio.to_thread(define, plane)
     for replicas, drawn in plan.sections():
-        await _section(_Section(plan, result, folder / f"replicas-{replicas}"), plane, drawn, replicas)
+        await _section(_Section(plan, result, directory / f"replicas-{replicas}"), plane, drawn, replicas)
 
 
 class _Section:
     """All faults of one scene; adds their outcomes to a result."""
 
-    def __init__(self, plan: Plan, result: Result, folder: Path) -> None:
+    def __init__(self, plan: Plan, result: Result, directory: Path) -> None:
         self._plan = plan
         self._result = result
-        self.folder = folder
+        self.directory = directory
         self._unrecovered = 0
 
     def first_draws(self) -> random.Random:
@@ -110,7 +110,7 @@ class _Section:
 
 
 async def _section(section: _Section, plane: ControlPlane, drawn: Iterator[Fault], replicas: int) -> None:
-    async with set_up_scene(plane, section.folder, replicas) as scene:
+    async with set_up_scene(plane, section.directory, replicas) as scene:
         async with scene.workload.at_work(section.first_draws()):
             try:
                 await section.go_through(scene, drawn)

@@ -39,7 +39,7 @@ async def recreate(scene: Scene, chance: random.Random) -> None:
 
 async def break_the_role(scene: Scene, _chance: random.Random) -> None:
     """Break a role's file until an object has failed because of it; then repair it."""
-    workload, tasks = scene.workload, scene.folder / "project" / "roles" / "heartbeat" / "tasks" / "main.yml"
+    workload, tasks = scene.workload, scene.directory / "project" / "roles" / "heartbeat" / "tasks" / "main.yml"
     good = tasks.read_text()
     name = workload.heartbeats.names[0]
 

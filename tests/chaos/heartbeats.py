@@ -26,21 +26,21 @@ class Ledger:
     A role locks a file for its object; if another run holds the lock, it records an overlap.
     """
 
-    folder: Path
+    directory: Path
 
     def overlaps(self) -> list[str]:
         """Return the runs that overlapped with another run of the same object: its uid, and the name of the run."""
-        path = self.folder / "overlaps"
+        path = self.directory / "overlaps"
         return path.read_text().splitlines() if path.exists() else []
 
     def started_sizes(self, uid: str) -> list[str]:
         """Return the sizes with which runs of an object have started."""
-        path = self.folder / uid
+        path = self.directory / uid
         return path.read_text().splitlines() if path.exists() else []
 
     def has_finalized(self, uid: str) -> bool:
         """Return whether the finalizer of an object has run."""
-        return (self.folder / f"{uid}.farewell").exists()
+        return (self.directory / f"{uid}.farewell").exists()
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ async def leaks_at_rest(scene: Scene) -> list[str]:
 def leaks_after_stop(scene: Scene) -> list[str]:
     """Return processes and temporary files left after every operator has stopped. Blocks."""
     found = [process_table.described(each) for each in process_table.marked(scene.mark)]
-    return found + [f"file {path}" for path in _children(_temporary_folders(scene))]
+    return found + [f"file {path}" for path in _children(_temporary_directories(scene))]
 
 
 def _processes(scene: Scene) -> list[str]:
@@ -80,7 +80,7 @@ async def _files(scene: Scene) -> list[str]:
     world, found = scene.workload.world, []
     keys = {gvk: {ObjectKey(world.namespace, name) for name in names(await world.objects(gvk))} for gvk in _KINDS}
     for replica in scene.replicas:
-        found += await asyncio.to_thread(surplus_files, _work_folder(scene, replica), keys)
+        found += await asyncio.to_thread(surplus_files, _work_directory(scene, replica), keys)
     return found
 
 
@@ -93,13 +93,15 @@ def surplus_files(work: Path, keys: dict[GVK, set[ObjectKey]]) -> list[str]:
     return found
 
 
-def _work_folder(scene: Scene, replica: Replica) -> Path:
-    return scene.disk.folder / replica.operator.folder.name / "work"
+def _work_directory(scene: Scene, replica: Replica) -> Path:
+    return scene.disk.directory / replica.operator.directory.name / "work"
 
 
-def _temporary_folders(scene: Scene) -> list[Path]:
-    return [scene.disk.folder / replica.operator.folder.name / "tmp" for replica in scene.replicas]
+def _temporary_directories(scene: Scene) -> list[Path]:
+    return [scene.disk.directory / replica.operator.directory.name / "tmp" for replica in scene.replicas]
 
 
-def _children(folders: Iterable[Path]) -> list[Path]:
-    return [path for folder in folders for path in folder.iterdir() if not path.name.startswith(_DISCOVERY_CACHE)]
+def _children(directories: Iterable[Path]) -> list[Path]:
+    return [
+        path for directory in directories for path in directory.iterdir() if not path.name.startswith(_DISCOVERY_CACHE)
+    ]

@@ -35,7 +35,7 @@ SHARDS = 6
 class Scene:
     """Everything that a fault may affect."""
 
-    folder: Path
+    directory: Path
     mark: str
     plane: ControlPlane
     workload: Workload
@@ -101,20 +101,20 @@ def define(plane: ControlPlane) -> None:
 
 
 @asynccontextmanager
-async def set_up_scene(plane: ControlPlane, folder: Path, replicas: int) -> AsyncIterator[Scene]:
+async def set_up_scene(plane: ControlPlane, directory: Path, replicas: int) -> AsyncIterator[Scene]:
     """Yield a scene in a new directory and a new namespace, with this many replicas of the operator."""
     mark = secrets.token_hex(8)
-    ledger = Ledger(folder / "ledger")
-    _write_project(folder, ledger)
+    ledger = Ledger(directory / "ledger")
+    _write_project(directory, ledger)
     async with AsyncExitStack() as stack:
-        disk = stack.enter_context(small_disk(folder / "disk"))
+        disk = stack.enter_context(small_disk(directory / "disk"))
         client = await stack.enter_async_context(await Client.connect(str(plane.kubeconfig)))
         world = World(client, f"chaos-{mark}")
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
         stack.push_async_callback(_remove, world)
-        found = Scene(folder, mark, plane, Workload(world, ledger), [], disk)
+        found = Scene(directory, mark, plane, Workload(world, ledger), [], disk)
         for number in range(replicas):
-            operator = _operator(found, folder / f"replica-{number}", _election(world.namespace, replicas))
+            operator = _operator(found, directory / f"replica-{number}", _election(world.namespace, replicas))
             found.replicas.append(await stack.enter_async_context(kept_running(operator, plane)))
         yield found
 
@@ -127,26 +127,26 @@ async def _remove(world: World) -> None:
             await world.patch(HEARTBEAT, name, {"metadata": {"finalizers": None}})
 
 
-def _write_project(folder: Path, ledger: Ledger) -> None:
-    ledger.folder.mkdir(parents=True)
-    project = folder / "project"
+def _write_project(directory: Path, ledger: Ledger) -> None:
+    ledger.directory.mkdir(parents=True)
+    project = directory / "project"
     shutil.copytree(_OWN_PROJECT, project)
     shutil.copytree(PROJECT / "roles", project / "roles", dirs_exist_ok=True)
     shutil.copy(PROJECT / "ansible.cfg", project)
 
 
 def _operator(scene: Scene, own: Path, election: tuple[str, ...]) -> Operator:
-    work, temporary = (scene.disk.folder / own.name / name for name in ("work", "tmp"))
+    work, temporary = (scene.disk.directory / own.name / name for name in ("work", "tmp"))
     own.mkdir()
     temporary.mkdir(parents=True)
     environment = {
         MARK: scene.mark,
-        "CHAOS_LEDGER": str(scene.workload.ledger.folder),
+        "CHAOS_LEDGER": str(scene.workload.ledger.directory),
         "TMPDIR": str(temporary),
-        "ANSIBLE_CONFIG": str(scene.folder / "project" / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(scene.directory / "project" / "ansible.cfg"),
     }
-    watches = scene.folder / "project" / "watches.yaml"
-    roles = scene.folder / "project" / "roles"
+    watches = scene.directory / "project" / "watches.yaml"
+    roles = scene.directory / "project" / "roles"
     namespace = scene.workload.world.namespace
     files = ("--watches-file", str(watches), "--ansible-roles-path", str(roles), "--work-dir", str(work))
     return Operator(own, own / "kubeconfig", namespace, (*_FLAGS, *files, *election), environment)

@@ -16,12 +16,12 @@ _CHUNK = bytes(64 * 1024)
 class SmallDisk:
     """A directory; ``problem`` is the reason why it has no separate file system, empty if it has."""
 
-    folder: Path
+    directory: Path
     problem: str = ""
 
     def fill(self) -> None:
         """Use all remaining space. Blocks."""
-        with (self.folder / _BALLAST).open("ab", buffering=0) as ballast:
+        with (self.directory / _BALLAST).open("ab", buffering=0) as ballast:
             try:
                 while ballast.write(_CHUNK):
                     pass
@@ -31,27 +31,27 @@ class SmallDisk:
     @property
     def free_bytes(self) -> int:
         """The remaining space."""
-        return shutil.disk_usage(self.folder).free
+        return shutil.disk_usage(self.directory).free
 
     def free(self) -> None:
         """Free the space."""
-        (self.folder / _BALLAST).unlink(missing_ok=True)
+        (self.directory / _BALLAST).unlink(missing_ok=True)
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[SmallDisk]:
+def small_disk(directory: Path) -> Iterator[SmallDisk]:
     """Yield a disk mounted at a new directory, or only the directory if mounting fails."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE},mode=0700", "rolecall-chaos", str(folder)]
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE},mode=0700", "rolecall-chaos", str(directory)]
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        yield SmallDisk(folder, f"no mount program: {error}")
+        yield SmallDisk(directory, f"no mount program: {error}")
         return
     if mounted.returncode:
-        yield SmallDisk(folder, mounted.stderr.strip() or "mounting failed")
+        yield SmallDisk(directory, mounted.stderr.strip() or "mounting failed")
         return
     try:
-        yield SmallDisk(folder)
+        yield SmallDisk(directory)
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+        subprocess.run(["umount", "--lazy", str(directory)], check=False)

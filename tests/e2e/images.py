@@ -33,10 +33,10 @@ def base() -> str:
     return os.environ.get("BASE") or default
 
 
-def build(image: str, folder: Path, base_image: str) -> None:
+def build(image: str, directory: Path, base_image: str) -> None:
     """Build an image from a directory with a Dockerfile."""
     engine = subprocess.run(["build/engine"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
-    command = [*engine, "build", "--build-arg", f"BASE={base_image}", "--tag", image, str(folder)]
+    command = [*engine, "build", "--build-arg", f"BASE={base_image}", "--tag", image, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -48,13 +48,13 @@ def build_bare_base() -> str:
     return image
 
 
-def build_changed(cluster: Cluster, folder: Path) -> str:
+def build_changed(cluster: Cluster, directory: Path) -> str:
     """Build an image on the operator's with one more task in the role foo, and load it."""
-    shutil.copytree(PROJECT / "roles/foo", folder / "foo")
-    with (folder / "foo/tasks/main.yml").open("a") as tasks:
+    shutil.copytree(PROJECT / "roles/foo", directory / "foo")
+    with (directory / "foo/tasks/main.yml").open("a") as tasks:
         tasks.write(MARK)
-    (folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nCOPY foo ${HOME}/roles/foo\n")
-    build(CHANGED, folder, OPERATOR)
+    (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nCOPY foo ${HOME}/roles/foo\n")
+    build(CHANGED, directory, OPERATOR)
     cluster.load(CHANGED)
     return CHANGED
 

@@ -21,12 +21,12 @@ MESSAGES = {kind: f"Hello from {kind.title()}" for kind in KINDS}
 class Project:
     """A project and the cluster that it is for."""
 
-    folder: Path
+    directory: Path
     cluster: Cluster
 
     def make(self, target: str, *variables: str) -> None:
         """Run a target of the project's own Makefile against the cluster."""
-        self.cluster.make(target, "-C", str(self.folder), *variables)
+        self.cluster.make(target, "-C", str(self.directory), *variables)
 
     def sample(self, kind: str, of: str) -> Document:
         """Return the sample of a kind, or its ConfigMap; empty when it is not there."""
@@ -47,10 +47,10 @@ class Project:
 def web(cluster: Cluster, runner_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """Give a project with two kinds, deployed."""
     project = Project(tmp_path_factory.mktemp("generated") / "web", cluster)
-    cluster.do("rolecall", "init", "--domain", "example.com", "web", "--directory", str(project.folder))
+    cluster.do("rolecall", "init", "--domain", "example.com", "web", "--directory", str(project.directory))
     for kind, content in KINDS.items():
         named = ("--group", "shop", "--version", "v1", "--kind", kind.title(), content)
-        cluster.do("rolecall", "create", "api", *named, "--project", str(project.folder))
+        cluster.do("rolecall", "create", "api", *named, "--project", str(project.directory))
     project.make("image", f"IMG={IMAGE}", f"RUNNER={runner_image}")
     cluster.load(IMAGE)
     try:
@@ -63,7 +63,7 @@ def web(cluster: Cluster, runner_image: str, tmp_path_factory: pytest.TempPathFa
 
 
 def test_every_sample_is_reconciled(web: Project) -> None:
-    web.cluster.kubectl("apply", "-k", str(web.folder / "deploy/samples"))
+    web.cluster.kubectl("apply", "-k", str(web.directory / "deploy/samples"))
     eventually(web.written, lambda seen: seen == MESSAGES, 240, "each sample has its ConfigMap")
     eventually(web.reported, lambda seen: seen == MESSAGES, 120, "each sample says so in its status")
 
@@ -84,7 +84,7 @@ def test_the_image_has_what_a_run_by_hand_needs(web: Project) -> None:
 
 
 def test_undeploy_leaves_the_kinds_and_uninstall_leaves_nothing(web: Project) -> None:
-    web.cluster.kubectl("delete", "-k", str(web.folder / "deploy/samples"))
+    web.cluster.kubectl("delete", "-k", str(web.directory / "deploy/samples"))
     web.make("undeploy")
     assert of_project(web) == {"websites.shop.example.com", "policies.shop.example.com"}
     web.make("uninstall")

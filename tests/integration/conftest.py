@@ -83,9 +83,9 @@ def account_kubeconfig(defined: ControlPlane) -> Path:
 @pytest.fixture(scope="module")
 def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """Give an operator for this repository's watches.yaml under its service account; the tests of a file share it."""
-    folder = tmp_path_factory.mktemp("four")
-    copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
-    operator = Operator(folder, account_kubeconfig, EVERY_NAMESPACE)
+    directory = tmp_path_factory.mktemp("four")
+    copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
+    operator = Operator(directory, account_kubeconfig, EVERY_NAMESPACE)
     operator.start()
     yield operator
     assert operator.stop() == 0

@@ -1,8 +1,8 @@
 """Projects of others, made into what their image would be, and operators for them.
 
 A project's Dockerfile is carried out as far as it copies files, sets variables and names the entry point's arguments;
-a folder stands for ``/opt/ansible``. Its base is our own image, of which ``/etc/ansible/ansible.cfg`` matters here. RUN
-lines install collections from Galaxy, which the tests do without. The files themselves are used as they are.
+a directory stands for ``/opt/ansible``. Its base is our own image, of which ``/etc/ansible/ansible.cfg`` matters here.
+RUN lines install collections from Galaxy, which the tests do without. The files themselves are used as they are.
 """
 
 import json

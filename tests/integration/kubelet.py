@@ -66,25 +66,25 @@ class Kubelet:
 
 
 @contextmanager
-def running_kubelet(control_plane: ControlPlane, folder: Path, target_port: int) -> Iterator[Kubelet]:
+def running_kubelet(control_plane: ControlPlane, directory: Path, target_port: int) -> Iterator[Kubelet]:
     """Run the kubelet of a node that is still to be registered."""
     port = free_port()
-    kubelet = Kubelet(f"kubelet-{port}", port, folder / "container.log", target_port)
+    kubelet = Kubelet(f"kubelet-{port}", port, directory / "container.log", target_port)
     kubelet.log.write_text("")
     certificates = control_plane.layout.certificates
-    (folder / "kubelet.yaml").write_text("\n---\n".join(map(json.dumps, _answers(kubelet))))
+    (directory / "kubelet.yaml").write_text("\n---\n".join(map(json.dumps, _answers(kubelet))))
     command = [
         str(control_plane.program_directory / "kwok"),
         f"--kubeconfig={control_plane.kubeconfig}",
         f"--config={STAGES}",  # it does not start without any, though it plays none
-        f"--config={folder / 'kubelet.yaml'}",
+        f"--config={directory / 'kubelet.yaml'}",
         f"--server-address={HOST}:{port}",
         f"--tls-cert-file={certificates / 'kubelet.crt'}",
         f"--tls-private-key-file={certificates / 'kubelet.key'}",
         "--manage-nodes-with-label-selector=nobody=manages-these",
     ]
-    with (folder / "kubelet.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    with (directory / "kubelet.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
     try:
         yield kubelet
     finally:

@@ -27,7 +27,7 @@ EVERY_NAMESPACE = ""
 class Operator:
     """One operator process, which may be stopped, killed and started again."""
 
-    folder: Path
+    directory: Path
     kubeconfig: Path
     namespace: str
     arguments: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Operator:
     @property
     def log_file(self) -> Path:
         """Where its log goes."""
-        return self.folder / "operator.log"
+        return self.directory / "operator.log"
 
     def start(self) -> None:
         """Start it; ``ready`` tells when it works."""
@@ -53,7 +53,7 @@ class Operator:
         command = [*self.command, *self.arguments]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                command, cwd=self.directory, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -129,11 +129,11 @@ class Operator:
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
 
 
-def copy_project(folder: Path, *parts: str) -> None:
+def copy_project(directory: Path, *parts: str) -> None:
     """Copy parts of this repository (``roles``, ``watches.yaml``) into a directory."""
     for part in parts:
         source = PROJECT / part
         if source.is_dir():
-            shutil.copytree(source, folder / part, dirs_exist_ok=True)
+            shutil.copytree(source, directory / part, dirs_exist_ok=True)
         else:
-            shutil.copy(source, folder / part)
+            shutil.copy(source, directory / part)

@@ -41,26 +41,26 @@ class Shared:
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
-    def operator(self, folder: Path, kubeconfig: Path) -> Operator:
+    def operator(self, directory: Path, kubeconfig: Path) -> Operator:
         """Write the project into a directory and return its operator, for every namespace and not started yet."""
-        self._write(folder)
-        arguments = tuple(word.replace("FOLDER", str(folder)) for word in self.arguments)
-        environment = {name: value.replace("FOLDER", str(folder)) for name, value in self.environment.items()}
-        return Operator(folder, kubeconfig, EVERY_NAMESPACE, arguments, environment, self.command)
+        self._write(directory)
+        arguments = tuple(word.replace("FOLDER", str(directory)) for word in self.arguments)
+        environment = {name: value.replace("FOLDER", str(directory)) for name, value in self.environment.items()}
+        return Operator(directory, kubeconfig, EVERY_NAMESPACE, arguments, environment, self.command)
 
     def gvk(self, name: str) -> GVK:
         """Return the kind of a role."""
         return KINDS[list(self.roles).index(name)]
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, directory: Path) -> None:
         for name, text in self.files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
-        (folder / "watches.yaml").write_text("".join(self._entry(name) for name in self.roles))
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(text)
+        (directory / "watches.yaml").write_text("".join(self._entry(name) for name in self.roles))
         for name, role in self.roles.items():
-            write_role(folder, role.tasks.replace("KIND", self.gvk(name).kind), name)
+            write_role(directory, role.tasks.replace("KIND", self.gvk(name).kind), name)
             if role.playbook:
-                (folder / f"{name}.yml").write_text(textwrap.dedent(role.playbook))
+                (directory / f"{name}.yml").write_text(textwrap.dedent(role.playbook))
 
     def _entry(self, name: str) -> str:
         gvk, role = self.gvk(name), self.roles[name]
@@ -147,7 +147,7 @@ class Thing:
 
     def write_role(self, tasks: str, name: str = "") -> None:
         """Change the role, or another role of the project, while the operator works."""
-        write_role(self.operator.folder, tasks.replace("KIND", self.gvk.kind), name or self.role)
+        write_role(self.operator.directory, tasks.replace("KIND", self.gvk.kind), name or self.role)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ def copy_repository(place: Path) -> None:
             shutil.copy2(PROJECT / name, place / name)
 
 
-def clone(folder: Path) -> Path:
+def clone(directory: Path) -> Path:
     """Give a copy of the repository as git would clone it, with the virtual environment and the uv of these tests."""
-    place = folder / "rolecall"
+    place = directory / "rolecall"
     copy_repository(place)
     for name in ("pyproject.toml", "uv.lock"):
         os.utime(place / name, (0, 0))  # else make would install the copy in place of what is tested
@@ -45,17 +45,17 @@ def clone(folder: Path) -> Path:
     return place
 
 
-def do(wanted: Sequence[Step], folder: Path, state: Path, before: Mapping[str, str] | None = None) -> list[Done]:
-    """Do the steps in one shell in the folder; ``before`` says what to do unseen before a command, such as ``cd``."""
+def do(wanted: Sequence[Step], directory: Path, state: Path, before: Mapping[str, str] | None = None) -> list[Done]:
+    """Do the steps in one shell in the directory; ``before`` has hidden commands before a command, such as ``cd``."""
     unseen = before or {}
     script = "".join(f'{unseen.get(step.command, ":")}\n{step.command}\necho "{MARK}$?"\n' for step in wanted)
-    printed = _run(script, folder, state)
+    printed = _run(script, directory, state)
     parts = re.split(rf"^{MARK}(\d+)\n", printed, flags=re.MULTILINE)
     codes = [*map(int, parts[1::2]), TOO_LONG]
     return [done(step, code, lines) for step, lines, code in zip(wanted, parts[::2], codes, strict=False)]
 
 
-def _run(script: str, folder: Path, state: Path) -> str:
+def _run(script: str, directory: Path, state: Path) -> str:
     """Run a script in its own session and return what it printed; one that takes too long is ended."""
     environment = _environment(state)
     source, printed = state.with_suffix(".sh"), state.with_suffix(".printed")
@@ -66,7 +66,7 @@ def _run(script: str, folder: Path, state: Path) -> str:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd=folder,
+            cwd=directory,
             env=environment,
             start_new_session=True,
         )

@@ -75,7 +75,7 @@ async def test_an_image_made_for_the_go_runner_runs_unchanged(things: Things, wo
     assert sizes["data"] == {"size": "size 3", "from_inventory": "yes indeed"}
     gvk = thing.gvk
     check_workspace(
-        thing.operator.folder / "runner" / gvk.group / gvk.version / gvk.kind / world.namespace / "one", gvk.kind
+        thing.operator.directory / "runner" / gvk.group / gvk.version / gvk.kind / world.namespace / "one", gvk.kind
     )
 
     async def ended() -> int:
@@ -126,7 +126,7 @@ async def test_failure_is_logged_once_with_its_location(things: Things) -> None:
     gvk = f"test.rolecall.dev/v1, Kind={thing.gvk.kind}"
     [failed] = thing.operator.messages("[playbook task failed]", logger="logging_event_handler", gvk=gvk)
     assert (failed["level"], failed["EventData.Task"]) == ("error", "Give up")
-    assert failed["EventData.FailedTaskPath"].startswith(f"{thing.operator.folder}/roles/broken/tasks/main.yml:")
+    assert failed["EventData.FailedTaskPath"].startswith(f"{thing.operator.directory}/roles/broken/tasks/main.yml:")
     exits = thing.operator.messages("Ansible-runner exited successfully", namespace=thing.world.namespace)
     assert exits == []
 

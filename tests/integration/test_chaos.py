@@ -23,14 +23,14 @@ FAULTS = [*KILLS, *TERMS, *CONTENT, Fault("network: cut for a while", cut)]
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with a short path, because ansible-core 2.21 creates a socket below TMPDIR."""
     return tmp_path_factory.mktemp("c")
 
 
-async def test_objects_converge_after_random_faults(defined: ControlPlane, folder: Path) -> None:
+async def test_objects_converge_after_random_faults(defined: ControlPlane, directory: Path) -> None:
     """There are no violations. Without faults of the control plane, which other tests share."""
     result = Result(SEED)
-    await run_campaign(Plan(SEED, FAULTS, seconds=SECONDS), defined, folder, result)
+    await run_campaign(Plan(SEED, FAULTS, seconds=SECONDS), defined, directory, result)
     assert result.outcomes
     assert result.violations == []

@@ -53,8 +53,8 @@ def _rolecall(*arguments: str, state_directory: Path) -> list[str]:
 
 def _left_over(state_directory: Path) -> list[int]:
     """Give the processes of control planes below the directory, and fail if a directory of one is left."""
-    folders = list(state_directory.iterdir()) if state_directory.exists() else []
-    assert folders == []
+    directories = list(state_directory.iterdir()) if state_directory.exists() else []
+    assert directories == []
     commands = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     return [int(line.split()[0]) for line in commands.splitlines() if f"{state_directory}/" in line and "kube" in line]
 
@@ -70,11 +70,11 @@ def namespace(control_plane: ControlPlane) -> str:
 @pytest.fixture
 def state_directory(tmp_path: Path) -> Iterator[Path]:
     """Give a directory for the state of control planes; processes still running there at the end are stopped."""
-    folder = tmp_path / "state"
-    yield folder
-    for path in list(folder.iterdir()) if folder.exists() else []:
+    directory = tmp_path / "state"
+    yield directory
+    for path in list(directory.iterdir()) if directory.exists() else []:
         if path.is_dir():
-            ControlPlane(path.name, state_directory=folder).stop()
+            ControlPlane(path.name, state_directory=directory).stop()
 
 
 def test_kubectl_can_read_the_version_of_the_server(control_plane: ControlPlane) -> None:

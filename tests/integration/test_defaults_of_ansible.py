@@ -41,7 +41,7 @@ TELL = """
   until: waited.finished
   retries: 100
   delay: 0.1
-- name: Make a temporary folder
+- name: Make a temporary directory
   ansible.builtin.copy: {content: x, dest: "{{ playbook_dir }}/written"}
 - name: Tell
   ansible.builtin.set_stats:
@@ -56,12 +56,12 @@ NOTHING_SET = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a project whose playbook lies in its own directory and names a role of the project."""
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "playbooks").mkdir()
-    (folder / "playbooks/site.yml").write_text(PLAYBOOK)
-    (folder / "watches.yaml").write_text(WATCH.replace("role: thing", "playbook: playbooks/site.yml") + TELL_STATUS)
-    write_role(folder, TELL, name="tell")
-    return folder
+    directory = tmp_path_factory.mktemp("project")
+    (directory / "playbooks").mkdir()
+    (directory / "playbooks/site.yml").write_text(PLAYBOOK)
+    (directory / "watches.yaml").write_text(WATCH.replace("role: thing", "playbook: playbooks/site.yml") + TELL_STATUS)
+    write_role(directory, TELL, name="tell")
+    return directory
 
 
 @pytest.fixture(scope="module", params=["true", "false"], ids=["warm", "cold"])

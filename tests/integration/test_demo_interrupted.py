@@ -18,12 +18,12 @@ from tests.integration.world import TIMEOUT_SECONDS, eventually
 PARTS = ("watches.yaml", "roles", "playbooks", "deploy", "demo.yaml", "requirements.yml")
 
 
-def started_demo(folder: Path, printed: Path, state: Path) -> subprocess.Popen[bytes]:
+def started_demo(directory: Path, printed: Path, state: Path) -> subprocess.Popen[bytes]:
     """Start the demo of a project; what it prints goes to a file."""
     environment = {**os.environ, "ROLECALL_STATE_DIR": str(state)}
     command = (sys.executable, "-m", "rolecall", "demo", "--name", "told-to-end")
     with printed.open("wb") as output:
-        return subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
+        return subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=output)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -196,20 +196,20 @@ async def start(
                 tmp_path, ProcessRunner(await stack.enter_async_context(ForkserverStarter([_known(tmp_path)])))
             )
             discovery = SharedDiscovery(AggregatedDiscovery(client))
-            folder = tmp_path / "access"
-            folder.mkdir()
-            access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, folder, discovery=discovery)
+            directory = tmp_path / "access"
+            directory.mkdir()
+            access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, directory, discovery=discovery)
             return Runs(bench, access, primary)
 
         yield start_runs
 
 
-def _known(folder: Path) -> Path:
+def _known(directory: Path) -> Path:
     """Write a role, so that the fork server prepares itself for kubernetes.core."""
-    tasks = folder / "known" / "tasks"
+    tasks = directory / "known" / "tasks"
     tasks.mkdir(parents=True)
     (tasks / "main.yml").write_text(ORDINARY)
-    return folder / "known"
+    return directory / "known"
 
 
 async def _defined(client: Client, group: str) -> None:

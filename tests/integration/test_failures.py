@@ -163,7 +163,7 @@ async def test_object_with_too_many_values_fails_before_its_run_starts(things: T
     thing = things["plain"]
     await thing.create({"items": ["a"] * 250_000})
     await thing.fails("and a run takes at most 20,000")
-    assert not list(thing.operator.folder.rglob("extravars"))
+    assert not list(thing.operator.directory.rglob("extravars"))
     await thing.patch({"spec": {"items": ["a"]}})
     await thing.succeeds()
 
@@ -184,7 +184,7 @@ TAKES_SECONDS = "- name: Take four seconds\n  ansible.builtin.command: {argv: [s
 
 async def test_stop_lets_a_run_finish_and_reports_its_result(world: World, thing_operator: Operator) -> None:
     """SIGTERM while a finished object is reconciled by its period: the run ends by itself, and no condition changes."""
-    write_project(thing_operator.folder, TAKES_SECONDS, "reconcilePeriod: 1s")
+    write_project(thing_operator.directory, TAKES_SECONDS, "reconcilePeriod: 1s")
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
@@ -202,13 +202,13 @@ async def test_stop_interrupts_a_run_that_takes_too_long_and_keeps_the_last_resu
     world: World, thing_operator: Operator
 ) -> None:
     """The interruption is no failure: no Warning, Ready stays True, and the next operator runs the object first."""
-    write_project(thing_operator.folder, GOOD, "reconcilePeriod: 1s")
+    write_project(thing_operator.directory, GOOD, "reconcilePeriod: 1s")
     thing_operator.arguments = (*thing_operator.arguments, "--graceful-shutdown-timeout=4s")
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
     before = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Ready"))
-    write_role(thing_operator.folder, TAKES_SECONDS.replace("'4'", "'600'"))
+    write_role(thing_operator.directory, TAKES_SECONDS.replace("'4'", "'600'"))
     await eventually(lambda: _has_job_process(thing_operator, "sleep"), bool, TIMEOUT_SECONDS, "the long run works")
     assert thing_operator.stop() == 0
     await no_processes(thing_operator)
@@ -224,7 +224,7 @@ async def test_stop_interrupts_a_run_that_takes_too_long_and_keeps_the_last_resu
 async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, thing_operator: Operator) -> None:
     """After SIGKILL of the operator its plays end, the secret is invalid, and the next operator continues."""
     tasks = IGNORES_TERM + WRITES_LATE
-    write_project(thing_operator.folder, tasks)
+    write_project(thing_operator.directory, tasks)
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
@@ -232,7 +232,7 @@ async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, th
     thing_operator.kill()
     await no_processes(thing_operator)
     assert await world.find(CONFIG_MAP, "late") is None
-    write_role(thing_operator.folder, GOOD)
+    write_role(thing_operator.directory, GOOD)
     thing_operator.start()
     await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
 
@@ -247,7 +247,7 @@ async def test_mapped_value_rejected_by_the_schema_does_not_hide_conditions(thin
 
 async def test_second_signal_ends_the_operator_immediately(world: World, thing_operator: Operator) -> None:
     """A user who presses Ctrl-C twice does not wait for the grace period."""
-    write_project(thing_operator.folder, IGNORES_TERM)
+    write_project(thing_operator.directory, IGNORES_TERM)
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)

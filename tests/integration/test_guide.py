@@ -16,13 +16,16 @@ CLEAN_UP = "kubectl delete website hello"
 
 @pytest.fixture(scope="module")
 def all_done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
-    folder = tmp_path_factory.mktemp("guide")
-    write_files(GUIDE.text, folder / "files")
+    directory = tmp_path_factory.mktemp("guide")
+    write_files(GUIDE.text, directory / "files")
     end = [step.command for step in GUIDE.steps].index(CLEAN_UP)
     of_concepts = [step for concept in CONCEPTS for step in concept.steps]
-    before = {"mkdir website": f"cd {folder}", "rolecall cluster start --name website": f"cp -R {folder}/files/. ."}
+    before = {
+        "mkdir website": f"cd {directory}",
+        "rolecall cluster start --name website": f"cp -R {directory}/files/. .",
+    }
     wanted = [*GUIDE.steps[:end], *of_concepts, *GUIDE.steps[end:]]
-    return do(wanted, clone(folder), folder / "state", before)
+    return do(wanted, clone(directory), directory / "state", before)
 
 
 def test_every_command_of_the_guide_ends_and_prints_as_the_guide_says(all_done: list[Done]) -> None:

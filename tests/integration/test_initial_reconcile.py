@@ -31,7 +31,7 @@ async def test_changed_objects_are_reconciled_before_unchanged_ones(world: World
     """One was changed while no operator was running, one during the initial reconcile, and one is new."""
     arguments = ("--max-concurrent-runs=1", "--metrics-bind-address=127.0.0.1:0")
     operator = replace(thing_operator, arguments=arguments)
-    write_project(operator.folder, TASKS)
+    write_project(operator.directory, TASKS)
     for name in NAMES:
         await world.create(MANIFEST.replace("NAME", name))
         await world.patch(THING, name, {"status": {"observedGeneration": 1}}, "status")

@@ -40,8 +40,8 @@ async def defined_kinds(world: World) -> AsyncIterator[list[GVK]]:
 def project(operator: Operator, *gvks: GVK) -> None:
     """Write a project that watches these kinds, all with one role."""
     entries = [f"- {{group: {gvk.group}, version: {gvk.version}, kind: {gvk.kind}, role: thing}}\n" for gvk in gvks]
-    (operator.folder / "watches.yaml").write_text("".join(entries))
-    write_role(operator.folder, GOOD)
+    (operator.directory / "watches.yaml").write_text("".join(entries))
+    write_role(operator.directory, GOOD)
 
 
 def one(gvk: GVK, world: World, name: str = "one") -> RawObject:
@@ -84,7 +84,7 @@ async def test_equal_kinds_of_two_groups_and_of_two_versions_do_not_mix(
     other_version = GVK(gvk.group, "v1alpha1", gvk.kind)
     await asyncio.gather(define(world.client, gvk, "v1alpha1"), define(world.client, other_group))
     defined_kinds += [gvk, other_group]
-    thing_operator.arguments += ("--work-dir", str(thing_operator.folder / "work"))
+    thing_operator.arguments += ("--work-dir", str(thing_operator.directory / "work"))
     project(thing_operator, gvk, other_group, other_version)
     thing_operator.start()
     await wait_until_ready(thing_operator)
@@ -92,8 +92,8 @@ async def test_equal_kinds_of_two_groups_and_of_two_versions_do_not_mix(
         await world.client.create(one(kind, world))
 
     async def workspaces() -> set[str]:
-        found = (thing_operator.folder / "work").rglob("env/extravars")
-        return {str(path.parents[1].relative_to(thing_operator.folder / "work")) for path in found}
+        found = (thing_operator.directory / "work").rglob("env/extravars")
+        return {str(path.parents[1].relative_to(thing_operator.directory / "work")) for path in found}
 
     expected = {f"{kind.group}/{kind.version}/Late/{world.namespace}/one" for kind in (gvk, other_group, other_version)}
     await eventually(workspaces, lambda found: found == expected, TIMEOUT_SECONDS, "three workspaces")

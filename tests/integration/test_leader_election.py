@@ -38,11 +38,11 @@ BEAT = """
 """
 
 
-def electing(folder: Path, kubeconfig: Path, namespace: str) -> Operator:
+def electing(directory: Path, kubeconfig: Path, namespace: str) -> Operator:
     """Return an operator for the kind Thing that takes part in the election of its namespace."""
     flags = ("--leader-elect", "--leader-election-id", "lock", "--leader-election-namespace", namespace)
     times = ("--leader-elect-lease-duration", "6s", "--leader-elect-renew-deadline", "3s")
-    return Operator(folder, kubeconfig, namespace, (*flags, *times, "--health-probe-bind-address", "127.0.0.1:0"))
+    return Operator(directory, kubeconfig, namespace, (*flags, *times, "--health-probe-bind-address", "127.0.0.1:0"))
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def pair(defined: ControlPlane, world: World, tmp_path: Path) -> Iterator[tuple[
     """Yield two replicas with their own directories that aren't started yet."""
     replicas = []
     for name in ("first", "second"):
-        folder = tmp_path / name
-        folder.mkdir()
-        write_project(folder, DO_NOTHING)
-        replicas.append(electing(folder, defined.kubeconfig, world.namespace))
+        directory = tmp_path / name
+        directory.mkdir()
+        write_project(directory, DO_NOTHING)
+        replicas.append(electing(directory, defined.kubeconfig, world.namespace))
     yield replicas[0], replicas[1]
     for replica in replicas:
         replica.stop()
@@ -146,7 +146,7 @@ async def test_stopped_leader_process_is_killed_with_its_runs_before_another_tak
     """Only a separate process can kill a stopped operator while its runs continue."""
     first, second = pair
     beats = tmp_path / "beats"
-    write_role(first.folder, BEAT.replace("{{ beats }}", str(beats)))
+    write_role(first.directory, BEAT.replace("{{ beats }}", str(beats)))
     first.start()
     await wait_until_leading(first, world)
     second.start()

@@ -42,10 +42,10 @@ async def _runs(operator: Operator, count: int) -> None:
 
 async def test_disk_and_memory_do_not_grow_with_runs(world: World, thing_operator: Operator) -> None:
     """Objects that request a run every millisecond and keep all artifacts fill neither disk nor memory."""
-    work = thing_operator.folder / "work"
+    work = thing_operator.directory / "work"
     flags = (f"--work-dir={work}", f"--max-artifacts-size={BUDGET_BYTES}", "--backoff-max=1s")
     operator = replace(thing_operator, arguments=flags)
-    write_project(operator.folder, TASKS)
+    write_project(operator.directory, TASKS)
     operator.start()
     try:
         await wait_until_ready(operator)
@@ -64,5 +64,5 @@ async def test_disk_and_memory_do_not_grow_with_runs(world: World, thing_operato
     finally:
         assert operator.stop() == 0
     # Runs that were ended with the operator are in it too; links and directories count.
-    assert sum(size_on_disk(folder) for folder in work.rglob("artifacts")) <= BUDGET_BYTES * 1.2
+    assert sum(size_on_disk(directory) for directory in work.rglob("artifacts")) <= BUDGET_BYTES * 1.2
     assert grown < MEMORY_BYTES

@@ -75,11 +75,11 @@ async def _with_client(plane: ControlPlane, act: Callable[[Client], Awaitable[No
 
 @pytest.fixture(scope="module")
 def odd_operator(defined: ControlPlane, odd: GVK, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    folder = tmp_path_factory.mktemp("odd")
+    directory = tmp_path_factory.mktemp("odd")
     entry = f"- {{group: {odd.group}, version: v1, kind: Odd, role: thing, status: {{report: $.stats.report}}}}\n"
-    (folder / "watches.yaml").write_text(entry)
-    write_role(folder, TASKS)
-    operator = Operator(folder, defined.kubeconfig, EVERY_NAMESPACE, ("--backoff-max", "20s"))
+    (directory / "watches.yaml").write_text(entry)
+    write_role(directory, TASKS)
+    operator = Operator(directory, defined.kubeconfig, EVERY_NAMESPACE, ("--backoff-max", "20s"))
     operator.start()
     yield operator
     assert operator.stop() == 0

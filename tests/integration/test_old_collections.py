@@ -39,15 +39,15 @@ data:
 """
 
 
-async def config_map(plane: ControlPlane, folder: Path, name: str, template: str) -> tuple[RawObject, list[str]]:
+async def config_map(plane: ControlPlane, directory: Path, name: str, template: str) -> tuple[RawObject, list[str]]:
     """Run a role with a template warm; return the object that it has created, and the patches that aren't in use."""
-    role = folder / "roles" / "templates"
+    role = directory / "roles" / "templates"
     for path, text in (("tasks/main.yml", TASKS.format(template=template)), ("templates/config.yml.j2", TEMPLATE)):
         file = role / path
         file.parent.mkdir(parents=True)
         file.write_text(text)
     reported: list[PatchStatus] = []
-    workspace = Workspace(folder / "runs", CONFIG_MAP, ObjectKey("default", name))
+    workspace = Workspace(directory / "runs", CONFIG_MAP, ObjectKey("default", name))
     ident = new_ident()
     variables: dict[str, Any] = {"name": name, "words": ["one", "two"]}
     workspace.prepare(ident, Inputs(extra_vars=variables))

@@ -69,7 +69,7 @@ async def test_own_deletion_triggers_no_run_but_a_users_does(world: World, thing
 async def test_users_deletion_during_a_run_triggers_a_run(world: World, things: Things) -> None:
     """Somebody deletes what the run has just made, before the run deletes something else: it is made again."""
     thing = things["with-a-user"]
-    await thing.create({"gate": str(thing.operator.folder / "gate"), "admin": str(thing.operator.kubeconfig)})
+    await thing.create({"gate": str(thing.operator.directory / "gate"), "admin": str(thing.operator.kubeconfig)})
     await world.wait_for(CONFIG_MAP, "kept", bool)
     assert await quiet(thing, 3.0) == 2
     assert await world.find(CONFIG_MAP, "kept")

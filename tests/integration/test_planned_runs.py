@@ -79,13 +79,13 @@ class Planned:
 
 
 class Planner:
-    """Runs roles and playbooks as plans; they know a folder of the machine as ``outside``."""
+    """Runs roles and playbooks as plans; they know a directory of the machine as ``outside``."""
 
-    def __init__(self, folder: Path, runner: ProcessRunner) -> None:
-        self.bench = Bench(folder, runner)
-        self.outside = folder / "outside"
+    def __init__(self, directory: Path, runner: ProcessRunner) -> None:
+        self.bench = Bench(directory, runner)
+        self.outside = directory / "outside"
         self.outside.mkdir(parents=True)
-        self.directory = folder / "plan"
+        self.directory = directory / "plan"
         self.directory.mkdir()
 
     async def role(self, tasks: str, *, run_commands: bool = False, **environment: str) -> Planned:
@@ -108,7 +108,7 @@ class Planner:
         return Planned(summary, notes)
 
     def outside_names(self) -> list[str]:
-        """Return what lies in the folder of the machine."""
+        """Return what lies in the directory of the machine."""
         return sorted(path.name for path in self.outside.iterdir())
 
 
@@ -436,7 +436,7 @@ FILES = """
 """
 
 
-async def test_modules_for_files_work_in_a_folder_of_the_plan(planner: Planner) -> None:
+async def test_modules_for_files_work_in_a_directory_of_the_plan(planner: Planner) -> None:
     outside = planner.outside
     for name in ("there", "gone", "parts/one"):
         (outside / name).parent.mkdir(exist_ok=True)

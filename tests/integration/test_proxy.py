@@ -123,7 +123,7 @@ async def test_runs_are_sent_to_the_port_that_the_operator_was_given(world: Worl
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    write_project(thing_operator.folder, SHOW_THE_WAY, SHOWN)
+    write_project(thing_operator.directory, SHOW_THE_WAY, SHOWN)
     thing_operator.arguments += (f"--proxy-port={port}",)
     thing_operator.environment["NO_PROXY"] = "elsewhere.example"
     thing_operator.start()

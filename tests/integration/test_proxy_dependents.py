@@ -96,10 +96,10 @@ LOCAL = """
 async def test_a_cluster_scoped_kind_that_is_installed_later_is_woken_by_its_dependents(
     world: World, thing_operator: Operator
 ) -> None:
-    folder = thing_operator.folder
-    write_project(folder, LOCAL)
-    entries = (folder / "watches.yaml").read_text().replace("kind: Thing", "kind: Town")
-    (folder / "watches.yaml").write_text(entries)
+    directory = thing_operator.directory
+    write_project(directory, LOCAL)
+    entries = (directory / "watches.yaml").read_text().replace("kind: Thing", "kind: Town")
+    (directory / "watches.yaml").write_text(entries)
     thing_operator.start()
     await wait_until_ready(thing_operator)
     definition = copy.deepcopy(DEFINITION)

@@ -29,14 +29,14 @@ def helm() -> str:
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
     """Give a chart with one ConfigMap."""
-    folder = tmp_path / "chart"
-    (folder / "templates").mkdir(parents=True)
-    (folder / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": "chart", "version": "0.1.0"}))
-    (folder / "values.yaml").write_text(json.dumps({"colour": "red"}))
-    (folder / "templates/map.yaml").write_text(
+    directory = tmp_path / "chart"
+    (directory / "templates").mkdir(parents=True)
+    (directory / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": "chart", "version": "0.1.0"}))
+    (directory / "values.yaml").write_text(json.dumps({"colour": "red"}))
+    (directory / "templates/map.yaml").write_text(
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: charted}, data: {colour: {{ .Values.colour | quote }}}}"
     )
-    return folder
+    return directory
 
 
 async def test_a_chart_is_installed_upgraded_and_uninstalled(run: Run, helm: str, chart: Path) -> None:

@@ -102,12 +102,12 @@ async def stories(world: World) -> None:
 
 
 @asynccontextmanager
-async def recorded_stories(folder: Path, kubeconfig: Path, world: World) -> AsyncIterator[Operator]:
+async def recorded_stories(directory: Path, kubeconfig: Path, world: World) -> AsyncIterator[Operator]:
     """Give the operator of the four kinds after their stories, stopped; its records are in its directory."""
-    await asyncio.to_thread(folder.mkdir)
-    copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
-    arguments = ("--backoff-max", "5s", "--record-dir", str(folder / "records"))
-    operator = Operator(folder, kubeconfig, world.namespace, arguments)
+    await asyncio.to_thread(directory.mkdir)
+    copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
+    arguments = ("--backoff-max", "5s", "--record-dir", str(directory / "records"))
+    operator = Operator(directory, kubeconfig, world.namespace, arguments)
     operator.start()
     try:
         await wait_until_ready(operator)
@@ -117,17 +117,17 @@ async def recorded_stories(folder: Path, kubeconfig: Path, world: World) -> Asyn
     yield operator
 
 
-def rbac(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def rbac(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``rolecall rbac`` on the records of a directory."""
-    command = [sys.executable, "-m", "rolecall", "rbac", "--from", str(folder / "records"), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "rolecall", "rbac", "--from", str(directory / "records"), *arguments]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
 
-def refusals(folder: Path) -> list[str]:
+def refusals(directory: Path) -> list[str]:
     """Return the requests of runs that were answered with 403."""
     return [
         f"{line['verb']} {line['path']}"
-        for path in (folder / "records").glob("*.jsonl")
+        for path in (directory / "records").glob("*.jsonl")
         for line in map(json.loads, path.read_text().splitlines())
         if line.get("status") == 403
     ]
@@ -138,16 +138,16 @@ async def test_the_rules_of_deploy_are_those_that_the_stories_need_and_these_suf
     world: World, defined: ControlPlane, account_kubeconfig: Path, tmp_path: Path
 ) -> None:
     async with recorded_stories(tmp_path / "deployed", account_kubeconfig, world) as operator:
-        assert refusals(operator.folder) == []
+        assert refusals(operator.directory) == []
         rules = (PROJECT / "deploy/rbac", PROJECT / "deploy/podcount")
         compared = rbac(
-            operator.folder,
+            operator.directory,
             *(word for path in rules for word in ("--compare", str(path))),
             *("--leader-election", "rolecall-system/rolecall"),
         )
         assert compared.stdout.splitlines()[:1] == ["equal: nothing is missing, and nothing is too much"], compared
         assert compared.returncode == 0
-        written = rbac(operator.folder, "--name", f"least-{world.namespace}")
+        written = rbac(operator.directory, "--name", f"least-{world.namespace}")
         assert written.returncode == 0, written.stderr
     (tmp_path / "rules.yaml").write_text(written.stdout)
     await world.client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account(world)})
@@ -166,7 +166,7 @@ async def test_the_rules_of_deploy_are_those_that_the_stories_need_and_these_suf
     for name in ("made", "foreign"):  # the first is the Foo's, so that the garbage collector deletes it
         await world.wait_until_gone(DEPLOYMENT, name, TIMEOUT_SECONDS)
     async with recorded_stories(tmp_path / "least", least, world) as operator:
-        assert refusals(operator.folder) == []
+        assert refusals(operator.directory) == []
         assert [line for line in operator.lines() if "forbidden" in json.dumps(line)] == []
 
 

@@ -43,7 +43,7 @@ async def cause(operator: Operator, text: str) -> None:
 
 async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> None:
     """Which object and which fields of it; the failure with its task; the retries counted; the recovery."""
-    write_project(thing_operator.folder, MAKES_A_DEPENDENT)
+    write_project(thing_operator.directory, MAKES_A_DEPENDENT)
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
@@ -58,7 +58,7 @@ async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> N
     await cause(thing_operator, drift)
     await told(world, "Normal", "Reconciled", f"{started_by} {drift}")
 
-    write_role(thing_operator.folder, FAILS)
+    write_role(thing_operator.directory, FAILS)
     await world.patch(THING, "one", {"spec": {"size": 3}})
     because = f"Thing {world.namespace}/one: spec.size (generation 3)"
     await told(world, "Warning", "ReconcileFailed", f"Task 'Give up': no more coffee; started by {because}")
@@ -71,5 +71,5 @@ async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> N
         retries, lambda counts: counts and counts[0] >= 2, TIMEOUT_SECONDS, "retries are one Event with a count"
     )
     assert len(await retries()) == 1
-    write_role(thing_operator.folder, MAKES_A_DEPENDENT)
+    write_role(thing_operator.directory, MAKES_A_DEPENDENT)
     await told(world, "Normal", "ReconcileRecovered", "Reconciled after a failure")

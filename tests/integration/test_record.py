@@ -105,7 +105,7 @@ stringData: {{password: {PLANTED}}}
 
 async def record_of_a_run(operator: Operator, world: World) -> StoredRecord:
     """Run the project for one object, and return the record of its first run."""
-    directory = operator.folder / "records"
+    directory = operator.directory / "records"
     operator.arguments = (*operator.arguments, "--record-dir", str(directory))
     operator.start()
     await wait_until_ready(operator)
@@ -132,7 +132,7 @@ async def test_each_request_has_its_task_and_no_secret_is_in_any_file(
     warm: str, thing_operator: Operator, world: World, defined: ControlPlane
 ) -> None:
     thing_operator.arguments = (*thing_operator.arguments, f"--warm={warm}")
-    write_project(thing_operator.folder, TASKS.replace("PROGRAMS", str(defined.program_directory)))
+    write_project(thing_operator.directory, TASKS.replace("PROGRAMS", str(defined.program_directory)))
     await world.create(SECRET)
     record = await record_of_a_run(thing_operator, world)
     assert requests_of(record, "Read a Secret") == {("get", "secrets", "planted")}
@@ -156,9 +156,9 @@ async def test_each_request_has_its_task_and_no_secret_is_in_any_file(
 async def test_tasks_of_several_hosts_at_once_are_told_apart(
     warm: str, thing_operator: Operator, world: World, defined: ControlPlane
 ) -> None:
-    write_project(thing_operator.folder, "[]\n", "playbook: many.yml")
+    write_project(thing_operator.directory, "[]\n", "playbook: many.yml")
     text = MANY_HOSTS.replace("PROGRAMS", str(defined.program_directory))
-    await asyncio.to_thread((thing_operator.folder / "many.yml").write_text, text)
+    await asyncio.to_thread((thing_operator.directory / "many.yml").write_text, text)
     thing_operator.arguments = (*thing_operator.arguments, f"--warm={warm}")
     record = await record_of_a_run(thing_operator, world)
     assert record.end["outcome"] == "succeeded", record.end["failures"]

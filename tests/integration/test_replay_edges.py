@@ -71,7 +71,7 @@ async def record_of(things: Things, role: str, number: int) -> Path:
     start = f"*Z-{things[role].gvk.kind.lower()}-{things.world.namespace}-one-*.jsonl"
 
     async def look() -> list[Path]:
-        return sorted((things.operator.folder / "records").glob(start))
+        return sorted((things.operator.directory / "records").glob(start))
 
     return (await eventually(look, lambda found: len(found) >= number, TIMEOUT_SECONDS, f"{number} records of {role}"))[
         -1
@@ -80,7 +80,7 @@ async def record_of(things: Things, role: str, number: int) -> Path:
 
 async def replay(things: Things, record: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Replay a record without a cluster; return the exit code and the result for the record."""
-    project = Project(things.operator.folder)
+    project = Project(things.operator.directory)
     done = await asyncio.to_thread(project.replay, str(record), "--output", "json", *arguments)
     assert done.stdout, done.stderr
     (found,) = json.loads(done.stdout)["records"]

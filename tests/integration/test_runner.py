@@ -50,15 +50,17 @@ SECRET = "s3cret-of-this-run"  # noqa: S105 - the value that must not be found a
 class Bench:
     """One object's workspace, roles made from text, and a runner."""
 
-    def __init__(self, folder: Path, runner: ProcessRunner) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, runner: ProcessRunner) -> None:
+        self.directory = directory
         self.runner = runner
-        self.workspace = Workspace(folder / "runner", GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
+        self.workspace = Workspace(
+            directory / "runner", GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample")
+        )
         self.events: list[RunEvent] = []
 
     def role(self, tasks: str, name: str = "foo", **modules: str) -> RoleContent:
         """Write a role with these tasks and modules of its own."""
-        role = self.folder / "roles" / name
+        role = self.directory / "roles" / name
         for module, text in modules.items():
             (role / "library").mkdir(parents=True, exist_ok=True)
             (role / "library" / f"{module}.py").write_text(text.lstrip())
@@ -68,7 +70,7 @@ class Bench:
 
     def playbook(self, text: str) -> PlaybookContent:
         """Write a playbook."""
-        path = self.folder / "site.yml"
+        path = self.directory / "site.yml"
         path.write_text(dedent(text))
         return PlaybookContent(path)
 
@@ -176,7 +178,7 @@ async def test_facts_are_gathered_for_roles_unless_gathering_is_explicit(
 
 @WARM_ONLY
 async def test_a_playbook_runs_where_it_lies(bench: Bench) -> None:
-    (bench.folder / "vars.yml").write_text("word: found")
+    (bench.directory / "vars.yml").write_text("word: found")
     playbook = bench.playbook("""
         - hosts: localhost
           gather_facts: false
@@ -185,7 +187,7 @@ async def test_a_playbook_runs_where_it_lies(bench: Bench) -> None:
             - ansible.builtin.debug: {msg: "{{ word }} {{ playbook_dir }}"}
     """)
     assert (await bench.run(playbook)).is_successful
-    assert f"found {bench.folder}" in {event.message for event in bench.events}
+    assert f"found {bench.directory}" in {event.message for event in bench.events}
     command = json.loads((bench.workspace.path / "artifacts/latest/command").read_text())
     assert command["cwd"] == str(bench.workspace.path / "project")
 
@@ -235,7 +237,7 @@ async def test_an_unknown_module_is_named(bench: Bench) -> None:
 
 @WARM_ONLY
 async def test_a_missing_role_is_named(bench: Bench) -> None:
-    assert "gone" in (await bench.run(RoleContent(bench.folder / "roles" / "gone"))).message
+    assert "gone" in (await bench.run(RoleContent(bench.directory / "roles" / "gone"))).message
 
 
 @WARM_ONLY
@@ -307,7 +309,7 @@ async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
 
 @WARM_ONLY
 async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
+    monkeypatch.setattr(sys, "executable", str(bench.directory / "no-python"))
     bench.runner = ProcessRunner(ColdStarter())
     summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert summary.status == "error"
@@ -529,8 +531,8 @@ async def test_what_a_task_prints_is_stored_once_unless_events_repeat_it(bench: 
     for is_repeated in (True, False):
         spec = replace(bench.job(role), output_in_events=is_repeated)
         assert (await bench.runner.run(spec, bench.events.append)).is_successful
-        folder = bench.workspace.artifacts(spec.ident)
-        assert '"msg": "printed"' in (folder / "stdout").read_text()
-        found.append([json.loads(path.read_text()) for path in (folder / "job_events").iterdir()])
+        directory = bench.workspace.artifacts(spec.ident)
+        assert '"msg": "printed"' in (directory / "stdout").read_text()
+        found.append([json.loads(path.read_text()) for path in (directory / "job_events").iterdir()])
     assert [any("stdout" in event for event in events) for events in found] == [True, False]
     assert len(found[0]) == len(found[1])

@@ -18,14 +18,14 @@ GUIDE = guide("docs/guides/first-operator.md")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("first")
 
 
 @pytest.fixture(scope="module")
-def done(folder: Path) -> dict[str, Done]:
-    elsewhere = {GUIDE.steps[2].command: f"cd {folder}"}
-    return {each.step.command: each for each in do(GUIDE.steps, clone(folder), folder / "state", elsewhere)}
+def done(directory: Path) -> dict[str, Done]:
+    elsewhere = {GUIDE.steps[2].command: f"cd {directory}"}
+    return {each.step.command: each for each in do(GUIDE.steps, clone(directory), directory / "state", elsewhere)}
 
 
 def test_every_command_of_the_guide_ends_and_prints_as_the_guide_says(done: dict[str, Done]) -> None:
@@ -66,6 +66,6 @@ def test_project_without_kinds_deploys_only_the_operator(tmp_path: Path) -> None
     assert "CustomResourceDefinition" not in kinds
 
 
-def test_no_control_plane_is_left(done: dict[str, Done], folder: Path) -> None:
+def test_no_control_plane_is_left(done: dict[str, Done], directory: Path) -> None:
     assert done
-    assert list(known_names(folder / "state")) == []
+    assert list(known_names(directory / "state")) == []

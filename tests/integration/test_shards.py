@@ -45,27 +45,27 @@ TASKS = """
 class Replicas:
     """Several operators, each with its own directory, and the locks of all their runs."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, world: World) -> None:
-        self.locks = folder / "locks"
+    def __init__(self, directory: Path, kubeconfig: Path, world: World) -> None:
+        self.locks = directory / "locks"
         self.locks.mkdir()
         self.world = world
         self.all: list[Operator] = []
-        self._folder, self._kubeconfig = folder, kubeconfig
+        self._directory, self._kubeconfig = directory, kubeconfig
 
     def start(self, *flags: str) -> Operator:
         """Start another operator that takes part in the election."""
         name = f"replica-{len(self.all)}"
-        folder = self._folder / name
-        folder.mkdir()
-        write_project(folder, TASKS.replace("LOCKS", str(self.locks)).replace("ORIGIN", name))
+        directory = self._directory / name
+        directory.mkdir()
+        write_project(directory, TASKS.replace("LOCKS", str(self.locks)).replace("ORIGIN", name))
         election = (
             "--leader-elect",
             "--leader-election-id=lock",
             f"--leader-election-namespace={self.world.namespace}",
         )
         times = ("--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=3s", "--reconcile-period=1h")
-        work = f"--work-dir={folder / 'work'}"
-        operator = Operator(folder, self._kubeconfig, self.world.namespace, (*election, *times, work, *flags))
+        work = f"--work-dir={directory / 'work'}"
+        operator = Operator(directory, self._kubeconfig, self.world.namespace, (*election, *times, work, *flags))
         operator.start()
         self.all.append(operator)
         return operator
@@ -224,7 +224,7 @@ async def test_long_run_is_stopped_before_the_handoff_of_its_shard(replicas: Rep
     first = replicas.start(*flags)
     await replicas.wait_for_shares(SHARDS)
     await replicas.make_things()
-    tasks = first.folder / "roles" / "thing" / "tasks" / "main.yml"
+    tasks = first.directory / "roles" / "thing" / "tasks" / "main.yml"
     tasks.write_text(tasks.read_text().replace("sleep 0.3", "sleep 600"))
     await replicas.change_things(2)
     second = replicas.start(*flags)
@@ -234,8 +234,8 @@ async def test_long_run_is_stopped_before_the_handoff_of_its_shard(replicas: Rep
         return {name for name in NAMES if any(run.startswith("replica-1") for run in replicas.runs(name))}
 
     async def workspaces() -> list[set[str]]:
-        folders = [replica.folder / "work" for replica in replicas.all]
-        return [{key.name for key in workspaces_of(folder, THING)} for folder in folders]
+        directories = [replica.directory / "work" for replica in replicas.all]
+        return [{key.name for key in workspaces_of(directory, THING)} for directory in directories]
 
     holders = await replicas.holders()
     identity = second.messages("Sharing the work")[-1]["identity"]

@@ -141,7 +141,7 @@ def below(spans: list[SeenSpan], parent: SeenSpan) -> list[SeenSpan]:
 async def test_a_reconcile_is_one_trace_down_to_the_spans_of_the_api_server(
     traced_world: World, operator: Operator, collector: Collector, of_api_server: Collector
 ) -> None:
-    copy_project(operator.folder, "watches.yaml", "roles", "ansible.cfg")
+    copy_project(operator.directory, "watches.yaml", "roles", "ansible.cfg")
     operator.start()
     await wait_until_ready(operator)
     await traced_world.create(POD_SCALER_MANIFEST)
@@ -178,7 +178,7 @@ async def test_a_reconcile_is_one_trace_down_to_the_spans_of_the_api_server(
 async def test_a_failure_is_an_error_without_its_secrets_and_what_a_role_began_goes_on(
     traced_world: World, operator: Operator, collector: Collector, of_api_server: Collector
 ) -> None:
-    write_project(operator.folder, FAILING)
+    write_project(operator.directory, FAILING)
     await traced_world.create(SECRET)
     operator.start()
     await wait_until_ready(operator)
@@ -211,13 +211,13 @@ async def test_a_failure_is_an_error_without_its_secrets_and_what_a_role_began_g
 async def test_idle_reconciles_are_omitted_on_request(
     traced_world: World, operator: Operator, collector: Collector
 ) -> None:
-    write_project(operator.folder, READING)
+    write_project(operator.directory, READING)
     operator.arguments = ("--trace-unchanged=false",)
     operator.start()
     await wait_until_ready(operator)
     await traced_world.create(MANIFEST.replace("one", "quiet"))
     await traced_world.wait_for(THING, "quiet", lambda obj: is_true(obj, "Successful"))
-    write_project(operator.folder, "- {name: Change something, ansible.builtin.command: 'true'}\n")
+    write_project(operator.directory, "- {name: Change something, ansible.builtin.command: 'true'}\n")
     await traced_world.create(MANIFEST.replace("one", "loud"))
     spans = await trace_of(collector, "loud")
     assert [span.name for span in spans if not span.parent] == ["reconcile Thing"]

@@ -68,11 +68,11 @@ spec:
 @pytest.fixture(scope="module")
 def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """Give an operator for this repository's watches.yaml, for which failures of a Foo are final soon."""
-    folder = tmp_path_factory.mktemp("four")
-    copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
-    watches = folder / "watches.yaml"
+    directory = tmp_path_factory.mktemp("four")
+    copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
+    watches = directory / "watches.yaml"
     watches.write_text(watches.read_text().replace("  role: foo\n", "  role: foo\n  stalledAfter: 2s\n"))
-    operator = Operator(folder, account_kubeconfig, EVERY_NAMESPACE)
+    operator = Operator(directory, account_kubeconfig, EVERY_NAMESPACE)
     operator.start()
     yield operator
     assert operator.stop() == 0

@@ -38,7 +38,7 @@ TELL = """
 - name: Look at this process
   ansible.builtin.set_fact:
     seen:
-      folder: "{{ lookup('pipe', 'pwd') }}"
+      directory: "{{ lookup('pipe', 'pwd') }}"
       mine: "{{ lookup('env', 'MINE') }}"
       theirs: "{{ lookup('env', 'THEIRS') }}"
       temporary: "{{ lookup('config', 'DEFAULT_LOCAL_TMP') }}"
@@ -239,9 +239,9 @@ async def test_a_run_whose_server_is_stopped_can_be_cancelled(bench: Bench, star
     assert not (bench.workspace.artifacts(job.ident) / "job_events").exists()
 
 
-def write_leaky_collection(folder: Path, utility: str) -> Path:
+def write_leaky_collection(directory: Path, utility: str) -> Path:
     """Write a collection whose module ``some.thing.leaky`` uses this utility; return where collections lie."""
-    collections = folder / "collections"
+    collections = directory / "collections"
     plugins = collections / "ansible_collections/some/thing/plugins"
     for name, source in (("module_utils/leak.py", utility), ("modules/leaky.py", LEAKY)):
         (plugins / name).parent.mkdir(parents=True)
@@ -349,12 +349,12 @@ async def test_many_runs_leave_no_processes_or_files(bench: Bench, starter: Fork
     role = bench.role("- ansible.builtin.command: 'true'\n- ansible.builtin.debug:\n")
     await bench.run(role)
     server = server_of(starter)
-    before = (_descriptors(server), _descriptors(psutil.Process()), _folders())
+    before = (_descriptors(server), _descriptors(psutil.Process()), _directories())
     memory = server.memory_info().rss
     for _ in range(MANY):
         assert (await bench.run(role)).is_successful
         bench.events.clear()
-    assert (_descriptors(server), _descriptors(psutil.Process()), _folders()) == before
+    assert (_descriptors(server), _descriptors(psutil.Process()), _directories()) == before
     assert [child for child in server.children() if child.status() != psutil.STATUS_RUNNING] == []
     await until(lambda: not zombies())
     assert server.memory_info().rss - memory < 4 * 1024 * 1024
@@ -390,5 +390,5 @@ def _descriptors(process: psutil.Process) -> int:
     return process.num_fds()
 
 
-def _folders() -> set[str]:
+def _directories() -> set[str]:
     return {path.name for path in Path("~/.ansible/tmp").expanduser().glob("*")}

@@ -13,9 +13,9 @@ GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 
 async def test_workspace_is_deleted_with_the_object(world: World, thing_operator: Operator) -> None:
     """At once while the operator runs, at the next start if it did not; those of living objects stay."""
-    work = thing_operator.folder / "work"
+    work = thing_operator.directory / "work"
     thing_operator.arguments += ("--work-dir", str(work))
-    write_project(thing_operator.folder, GOOD)
+    write_project(thing_operator.directory, GOOD)
     thing_operator.start()
     await wait_until_ready(thing_operator)
     for name in ("one", "two", "three"):
@@ -36,6 +36,6 @@ async def test_workspace_is_deleted_with_the_object(world: World, thing_operator
     assert not (work / "kubeconfig-123456").exists()
 
 
-async def names(folder: Path) -> list[str]:
+async def names(directory: Path) -> list[str]:
     """Return the names in a directory, sorted."""
-    return sorted(os.listdir(folder))  # noqa: PTH208 - a test may wait for its disk
+    return sorted(os.listdir(directory))  # noqa: PTH208 - a test may wait for its disk

@@ -59,16 +59,16 @@ spec: {size: 1}
 """
 
 
-def write_project(folder: Path, tasks: str, watch: str = "") -> Path:
+def write_project(directory: Path, tasks: str, watch: str = "") -> Path:
     """Write watches.yaml with one entry (and further keys for it) and the role ``thing`` into a directory."""
     entry = WATCH + textwrap.indent(textwrap.dedent(watch).strip(), "  ") + "\n"
-    (folder / "watches.yaml").write_text(entry)
-    return write_role(folder, tasks)
+    (directory / "watches.yaml").write_text(entry)
+    return write_role(directory, tasks)
 
 
-def write_role(folder: Path, tasks: str, name: str = "thing") -> Path:
+def write_role(directory: Path, tasks: str, name: str = "thing") -> Path:
     """Write a role's tasks atomically, as an editor does, and return the role's directory."""
-    role = folder / "roles" / name
+    role = directory / "roles" / name
     (role / "tasks").mkdir(parents=True, exist_ok=True)
     new = role / "tasks" / "main.yml.new"
     new.write_text(textwrap.dedent(tasks))

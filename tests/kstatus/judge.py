@@ -1,6 +1,6 @@
 """Asks kstatus, the library by which Helm and Flux tell whether an object is finished.
 
-The program in this folder is built once, with the Go that the embedded control plane is built with, and kept in the
+The program in this directory is built once, with the Go that the embedded control plane is built with, and kept in the
 cache under the sum of its sources.
 """
 
@@ -64,8 +64,8 @@ def _build(program: Path) -> None:
     """Build the program whole or not at all; a second process that builds it at the same time does no harm."""
     program.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.write("Building the judge of tests/kstatus, a minute on two cores, the first time\n")
-    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
-        made = Path(folder) / program.name
+    with tempfile.TemporaryDirectory(dir=program.parent) as directory:
+        made = Path(directory) / program.name
         command = [str(find_go()), "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(made), "."]
         subprocess.run(command, cwd=_FOLDER, env=os.environ | _ENVIRONMENT, check=True)
         made.replace(program)

@@ -1,9 +1,9 @@
 """The cases of the parity suite: content, settings, and a sign that the case has done what it is for.
 
-A case's content lies in the folder of its name under `content`: a playbook `site.yml`, or the role `roles/<name>`.
-Settings may name `{project}`, the copy of that folder, `{scratch}`, a folder for what a play leaves, and `{home}`, an
-empty folder. `status` and `says` keep a case from proving nothing: two runs that fail alike for want of a file would be
-equal too.
+A case's content lies in the directory of its name under `content`: a playbook `site.yml`, or the role `roles/<name>`.
+Settings may name `{project}`, the copy of that directory, `{scratch}`, a directory for what a play leaves, and
+`{home}`, an empty directory. `status` and `says` keep a case from proving nothing: two runs that fail alike because a
+file is missing would be equal too.
 """
 
 from collections.abc import Mapping

@@ -25,7 +25,7 @@ from tests.parity.stage import COLLECTIONS, CONTENT, Stage
 
 NOTE = "Part of a run was not warm"
 NAMES = ("run-c", "run-w")
-"""Folders of the stages; of one length, because Ansible wraps lines."""
+"""Directories of the stages; of one length, because Ansible wraps lines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What legitimately differs between two runs of the same content, and its removal.
 
-A `Normalizer` replaces texts that belong to one run (its folder, its name, its namespace), and everything that looks
+A `Normalizer` replaces texts that belong to one run (its directory, its name, its namespace), and everything that looks
 like a time, a process id, a random name or an address; the values of keys that are times or ids by their meaning are
 replaced whatever they are. What is replaced stays visible as a placeholder, so that a missing value is a difference.
 """
@@ -36,8 +36,8 @@ UNORDERED_FACTS = re.compile(r"^(ansible_)?virtualization_tech_(guest|host)$")
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), placeholder)
     for pattern, placeholder in (
-        (r"ansible-tmp-[\d.]+-\d+-\d+", "<task folder>"),
-        (r"ansible-local-\w+", "<local folder>"),
+        (r"ansible-tmp-[\d.]+-\d+-\d+", "<task directory>"),
+        (r"ansible-local-\w+", "<local directory>"),
         (r"/tmp/(?:ansible_[\w.]+_payload_\w+|tmp\w{8})", "<temporary>"),  # noqa: S108 - only recognised
         (r"ansible\.\w{8}\b|^\.\w{8}$|made\.\w{8}\.dir|(?<=/)tmp\w{8}\b", "<temporary>"),
         (r"\bj?\d{9,}\.\d+\b", "<job or time>"),

@@ -69,11 +69,11 @@ def read_events(artifacts: Path) -> list[dict[str, Any]]:
     return sorted(events, key=lambda event: int(event["counter"]))
 
 
-def read_tree(folder: Path) -> dict[str, str]:
+def read_tree(directory: Path) -> dict[str, str]:
     """Return what lies in a directory: the text of each file by its path, with its permissions."""
     found = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
         mode = f"{path.lstat().st_mode:o}"
         found[name] = f"{mode} {path.read_text(errors='replace') if path.is_file() else ''}"
     return found

@@ -49,7 +49,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def primary_in(client: Client, folder: Path) -> AsyncIterator[tuple[World, Grants]]:
+async def primary_in(client: Client, directory: Path) -> AsyncIterator[tuple[World, Grants]]:
     """Give a namespace with a primary in it, and grants for runs in the primary's name."""
     name = f"parity-{uuid.uuid4().hex[:8]}"
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -58,7 +58,7 @@ async def primary_in(client: Client, folder: Path) -> AsyncIterator[tuple[World,
     proxy = Proxy(client)
     await proxy.start()
     discovery = SharedDiscovery(AggregatedDiscovery(client))
-    access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, folder, discovery=discovery)
+    access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, directory, discovery=discovery)
     yield World(client, name), lambda ident: access.open(THING, primary, ident)
     await proxy.stop()
     await client.delete(NAMESPACE, ObjectKey("", name))
@@ -82,12 +82,12 @@ async def test_a_role_does_the_same_to_the_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", str(control_plane.program_directory), prepend=":")
-    folders = {name: tmp_path_factory.mktemp(name) for name in NAMES}
+    directories = {name: tmp_path_factory.mktemp(name) for name in NAMES}
     worlds: list[World] = []
     async with AsyncExitStack() as stack:
         for stage, name in zip((pair.cold, pair.warm), NAMES, strict=True):
-            world, stage.grants = await stack.enter_async_context(primary_in(client, folders[name]))
-            stage.own = {world.namespace: "<namespace>", str(folders[name]): "<access>"}
+            world, stage.grants = await stack.enter_async_context(primary_in(client, directories[name]))
+            stage.own = {world.namespace: "<namespace>", str(directories[name]): "<access>"}
             stage.places = {"ansible_operator_meta": {"name": "primary", "namespace": world.namespace}}
             worlds.append(world)
         seen = await pair.run(CASE)

@@ -134,7 +134,7 @@ _INTERRUPTED = "deserialization failed: none: <traceback> KeyboardInterrupt"
     ("text", "expected"),
     [
         (f"{ROOT}/project/site.yml:3", "<root>/project/site.yml:3"),
-        ("~/.ansible/tmp/ansible-tmp-1763637000.1-123-456789/x", "~/.ansible/tmp/<task folder>/x"),
+        ("~/.ansible/tmp/ansible-tmp-1763637000.1-123-456789/x", "~/.ansible/tmp/<task directory>/x"),
         ("started 2031-01-01 10:00:00.123456", "started <time>"),
         ("took 0:00:01.500000", "took <duration>"),
         ("0242ac11-0002-0000-0000-000000000001", "<uuid>"),

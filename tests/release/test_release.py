@@ -179,16 +179,16 @@ class Installed:
 @pytest.fixture(scope="module")
 def installed(release: Release, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Do what the guide says, in the clone, where pipx is on PATH and rolecall is not."""
-    folder = tmp_path_factory.mktemp("pipx")
-    pipx = folder / "pipx"
+    directory = tmp_path_factory.mktemp("pipx")
+    pipx = directory / "pipx"
     subprocess.run((sys.executable, "-m", "venv", str(pipx)), check=True)
     subprocess.run((str(pipx / "bin" / "pip"), "install", "--quiet", "pipx"), check=True)
-    (folder / "bin").mkdir()
-    (folder / "bin" / "pipx").symlink_to(pipx / "bin" / "pipx")
-    shell = Shell(folder / "home", (folder / "bin",))
-    places = {"PIPX_HOME": str(folder / "environments"), "PIPX_BIN_DIR": str(folder / "bin"), "UV": uv}
+    (directory / "bin").mkdir()
+    (directory / "bin" / "pipx").symlink_to(pipx / "bin" / "pipx")
+    shell = Shell(directory / "home", (directory / "bin",))
+    places = {"PIPX_HOME": str(directory / "environments"), "PIPX_BIN_DIR": str(directory / "bin"), "UV": uv}
     script = "\n".join([f"cd {release.clone}", *(step.command for step in GUIDE.steps)])
-    return Installed(shell, shell.run(script, **places), folder / "environments")
+    return Installed(shell, shell.run(script, **places), directory / "environments")
 
 
 def test_pipx_installs_it_and_a_new_project_works_at_once(installed: Installed) -> None:

@@ -41,16 +41,16 @@ class Bundle:
         return found
 
 
-def read_bundle(folder: Path) -> Bundle:
+def read_bundle(directory: Path) -> Bundle:
     """Read bundle/ and bundle.Dockerfile in a directory."""
-    manifests = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("bundle/manifests/*"))]
+    manifests = [yaml.safe_load(path.read_text()) for path in sorted(directory.glob("bundle/manifests/*"))]
     (csv,) = [each for each in manifests if each["kind"] == "ClusterServiceVersion"]
-    dockerfile = (folder / "bundle.Dockerfile").read_text()
+    dockerfile = (directory / "bundle.Dockerfile").read_text()
     return Bundle(
         csv=csv,
         others=[each for each in manifests if each is not csv],
-        annotations=yaml.safe_load((folder / "bundle/metadata/annotations.yaml").read_text())["annotations"],
+        annotations=yaml.safe_load((directory / "bundle/metadata/annotations.yaml").read_text())["annotations"],
         labels=dict(re.findall(r"^LABEL ([^=\s]+)=(\S+)$", dockerfile, re.MULTILINE)),
-        scorecard=yaml.safe_load((folder / "bundle/tests/scorecard/config.yaml").read_text()),
-        size_bytes=sum(path.stat().st_size for path in folder.glob("bundle/**/*") if path.is_file()),
+        scorecard=yaml.safe_load((directory / "bundle/tests/scorecard/config.yaml").read_text()),
+        size_bytes=sum(path.stat().st_size for path in directory.glob("bundle/**/*") if path.is_file()),
     )

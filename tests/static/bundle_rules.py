@@ -184,14 +184,14 @@ def runs_one_image(bundle: Bundle) -> Iterator[str]:
 
 def is_found_by_its_annotations(bundle: Bundle) -> Iterator[str]:
     """Annotations name the directories, the package and a channel of a known kind; the image has them as labels."""
-    folders = {
+    directories = {
         "bundle.mediatype.v1": "registry+v1",
         "bundle.manifests.v1": "manifests/",
         "bundle.metadata.v1": "metadata/",
         "test.mediatype.v1": "scorecard+v1",
         "test.config.v1": "tests/scorecard/",
     }
-    for name, value in folders.items():
+    for name, value in directories.items():
         if bundle.annotations.get(PREFIX + name) != value:
             yield f"annotation {name} must be {value!r}"
     channels = bundle.annotations[PREFIX + "bundle.channels.v1"].split(",")

@@ -23,7 +23,7 @@ STRATEGY: dict[str, Any] = SPEC["install"]["spec"]
 
 def of_kind(kind: str) -> dict[str, Any]:
     """Give the one object of a kind that the plain deployment has."""
-    found = [each for folder in ("operator", "rbac") for each in documents(f"deploy/{folder}/*.yaml")]
+    found = [each for directory in ("operator", "rbac") for each in documents(f"deploy/{directory}/*.yaml")]
     (one,) = [each for each in found if each["kind"] == kind]
     return one
 

@@ -100,8 +100,8 @@ def test_dashboard_listens_on_loopback_for_port_forwarding() -> None:
     assert settings(operation["value"]).ui_bind_address == "127.0.0.1:8090"
 
 
-@pytest.mark.parametrize("folder", ["podcount", "secure-metrics", "shards", "dashboard"])
-def test_a_variant_has_everything_that_the_plain_deployment_has(folder: str) -> None:
+@pytest.mark.parametrize("directory", ["podcount", "secure-metrics", "shards", "dashboard"])
+def test_a_variant_has_everything_that_the_plain_deployment_has(directory: str) -> None:
     plain = yaml.safe_load((ROOT / "deploy/kustomization.yaml").read_text())["resources"]
-    variant = yaml.safe_load((ROOT / "deploy" / folder / "kustomization.yaml").read_text())["resources"]
+    variant = yaml.safe_load((ROOT / "deploy" / directory / "kustomization.yaml").read_text())["resources"]
     assert {f"../{each}" for each in plain} <= set(variant)

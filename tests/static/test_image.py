@@ -86,8 +86,8 @@ def test_dockerfile_for_the_go_runner_finds_user_directory_and_entry_point() -> 
 
 
 def test_temporary_directories_are_writable_in_a_read_only_container() -> None:
-    folders = {value for name, value in environment().items() if name.endswith("_TEMP")}
-    assert folders == {"/tmp/.ansible/tmp"}  # noqa: S108 - in the container
+    directories = {value for name, value in environment().items() if name.endswith("_TEMP")}
+    assert directories == {"/tmp/.ansible/tmp"}  # noqa: S108 - in the container
 
 
 def labels(stage: str) -> dict[str, str]:

@@ -20,10 +20,10 @@ def main() -> None:
         files = bundle_files(ROOT / "deploy", Release(options.version, options.image))
     except BundleError as error:
         sys.exit(f"make bundle: {error}")
-    folder = ROOT / "deploy" / "olm"
-    shutil.rmtree(folder / "bundle", ignore_errors=True)
+    directory = ROOT / "deploy" / "olm"
+    shutil.rmtree(directory / "bundle", ignore_errors=True)
     for name, text in files.items():
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     sys.stdout.write(f"deploy/olm/bundle: {len(files)} files for version {options.version} and image {options.image}\n")

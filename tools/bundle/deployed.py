@@ -66,9 +66,9 @@ class Deployed:
         return granted
 
 
-def read_deployed(folder: Path) -> Deployed:
+def read_deployed(directory: Path) -> Deployed:
     """Read the kustomization in a directory. Raise BundleError if the bundle cannot represent it."""
-    objects = tuple(_resources(folder))
+    objects = tuple(_resources(directory))
     for path, document in objects:
         if document["kind"] not in KINDS:
             raise BundleError(f"{path}: kind {document['kind']!r} is not supported in a bundle")
@@ -80,14 +80,14 @@ def documents(path: Path) -> list[Document]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
-def _resources(folder: Path) -> Iterator[tuple[Path, Document]]:
-    path = folder / "kustomization.yaml"
+def _resources(directory: Path) -> Iterator[tuple[Path, Document]]:
+    path = directory / "kustomization.yaml"
     (kustomization,) = documents(path)
     unknown = set(kustomization) - {"apiVersion", "kind", "resources"}
     if unknown:
         raise BundleError(f"{path}: {sorted(unknown)} would be lost in the bundle; only resources are supported")
     for name in kustomization["resources"]:
-        resource = folder / name
+        resource = directory / name
         if resource.is_dir():
             yield from _resources(resource)
         else:

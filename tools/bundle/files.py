@@ -61,8 +61,8 @@ def _services(deployed: Deployed) -> dict[str, str]:
 
 def _dockerfile() -> str:
     labels = "".join(f"LABEL {name}={value}\n" for name, value in ANNOTATIONS.items())
-    folders = ("manifests", "metadata", "tests/scorecard")
-    copies = "".join(f"COPY bundle/{folder} /{folder}/\n" for folder in folders)
+    directories = ("manifests", "metadata", "tests/scorecard")
+    copies = "".join(f"COPY bundle/{directory} /{directory}/\n" for directory in directories)
     return f"{HEADER}FROM scratch\n\n{labels}\n{copies}"
 
 

@@ -40,15 +40,15 @@ class Release:
             )
 
 
-def service_version(deployed: Deployed, folder: Path, release: Release) -> Document:
+def service_version(deployed: Deployed, directory: Path, release: Release) -> Document:
     """Return the ClusterServiceVersion for deploy/ and the files base.yaml, examples.yaml and icon.svg."""
-    (base,) = documents(folder / "base.yaml")
+    (base,) = documents(directory / "base.yaml")
     made = deepcopy(base)
     made["metadata"]["name"] = f"{base['metadata']['name']}.v{release.version}"
-    made["metadata"]["annotations"] |= _annotations(deployed, folder, release)
+    made["metadata"]["annotations"] |= _annotations(deployed, directory, release)
     made["spec"] |= {
         "version": release.version,
-        "icon": [_icon(folder / "icon.svg")],
+        "icon": [_icon(directory / "icon.svg")],
         "customresourcedefinitions": {"owned": _owned(deployed, base)},
         "install": {"strategy": "deployment", "spec": _strategy(deployed, release)},
         "relatedImages": [{"name": base["metadata"]["name"], "image": release.image}],
@@ -56,19 +56,19 @@ def service_version(deployed: Deployed, folder: Path, release: Release) -> Docum
     return made
 
 
-def _annotations(deployed: Deployed, folder: Path, release: Release) -> dict[str, str]:
+def _annotations(deployed: Deployed, directory: Path, release: Release) -> dict[str, str]:
     namespace = deployed.only("Namespace")
     return {
         "containerImage": release.image,
         "operatorframework.io/suggested-namespace": namespace["metadata"]["name"],
         "operatorframework.io/suggested-namespace-template": json.dumps(namespace),
-        "alm-examples": json.dumps(_examples(deployed, folder), indent=2, ensure_ascii=False),
+        "alm-examples": json.dumps(_examples(deployed, directory), indent=2, ensure_ascii=False),
     }
 
 
-def _examples(deployed: Deployed, folder: Path) -> list[Document]:
+def _examples(deployed: Deployed, directory: Path) -> list[Document]:
     owned = {document["spec"]["names"]["kind"] for _, document in deployed.definitions().values()}
-    files = [*sorted((folder.parent / "samples").glob("*.yaml")), folder / "examples.yaml"]
+    files = [*sorted((directory.parent / "samples").glob("*.yaml")), directory / "examples.yaml"]
     samples = [document for path in files if path.name != "kustomization.yaml" for document in documents(path)]
     return [_without_namespace(sample) for sample in samples if sample["kind"] in owned]
 

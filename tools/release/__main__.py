@@ -26,8 +26,8 @@ def main() -> None:
 
 
 def _make(options: argparse.Namespace, target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="rolecall-release-") as folder:
-        clone, made = Path(folder, "rolecall"), Path(folder, "made")
+    with tempfile.TemporaryDirectory(prefix="rolecall-release-") as directory:
+        clone, made = Path(directory, "rolecall"), Path(directory, "made")
         made.mkdir()
         _say(f"Committing release {options.version} in a clone")
         section = commit_release(ROOT, clone, options.version, datetime.now(UTC).date())

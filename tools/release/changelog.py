@@ -15,11 +15,11 @@ _NOT_YET: Final = "There is no release yet.\n"
 _FIRST_SECTION: Final = re.compile(r"^## ", re.MULTILINE)
 
 
-def fragments_in(folder: Path) -> list[Path]:
+def fragments_in(directory: Path) -> list[Path]:
     """Return the fragments. Raises ReleaseError if there is none: nothing that users notice has changed."""
-    found = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
+    found = sorted(path for path in directory.glob("*.md") if path.name != "README.md")
     if not found:
-        raise ReleaseError(f"{folder} has no fragments, so there is nothing to release")
+        raise ReleaseError(f"{directory} has no fragments, so there is nothing to release")
     return found
 
 

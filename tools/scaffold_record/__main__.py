@@ -38,9 +38,9 @@ def record_sample(project: Path) -> Path:
             operator.stop()
 
 
-def _first_record(folder: Path, operator: OperatorProcess) -> Path:
+def _first_record(directory: Path, operator: OperatorProcess) -> Path:
     for _ in range(int(WITHIN_SECONDS / LOOK_EVERY_SECONDS)):
-        found = [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not path.name.endswith(FAILED_SUFFIX)]
+        found = [path for path in sorted(directory.glob(f"*{SUFFIX}")) if not path.name.endswith(FAILED_SUFFIX)]
         if found:
             return found[0]
         time.sleep(LOOK_EVERY_SECONDS)  # a directory tells nobody
@@ -49,8 +49,8 @@ def _first_record(folder: Path, operator: OperatorProcess) -> Path:
 
 def main() -> None:
     """Write the template."""
-    with tempfile.TemporaryDirectory() as folder:
-        project = Path(folder).resolve() / "project"
+    with tempfile.TemporaryDirectory() as directory:
+        project = Path(directory).resolve() / "project"
         text = template_of(record_sample(project), project)
     TEMPLATE.parent.mkdir(exist_ok=True)
     TEMPLATE.write_text(text, encoding="utf-8")

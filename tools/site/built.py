@@ -20,10 +20,12 @@ class Html:
     anchors: set[str] = field(default_factory=set)
 
 
-def problems(folder: Path) -> list[str]:
+def problems(directory: Path) -> list[str]:
     """Return what is wrong with the pages of a site, a line for each; none is the way it should be."""
     return [
-        f"{page.relative_to(folder)}: {problem}" for page in sorted(folder.rglob("*.html")) for problem in _of(page)
+        f"{page.relative_to(directory)}: {problem}"
+        for page in sorted(directory.rglob("*.html"))
+        for problem in _of(page)
     ]
 
 

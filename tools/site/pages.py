@@ -1,7 +1,7 @@
 """Which files of the repository are pages of the site, and what stands in them there.
 
-The site has the folders of the repository, so that the links between pages are the same on the site, on a code host and
-in an editor. A link to a file that is no page, such as a module, becomes its text: the site has nothing to lead to.
+The site has the directories of the repository, so that the links between pages are the same on the site, on a code
+host, and in an editor. A link to a file that isn't a page, such as a module, becomes its text.
 """
 
 import posixpath
@@ -29,11 +29,11 @@ def pages(root: Path = ROOT) -> list[str]:
     return sorted(_found(root, _PAGES))
 
 
-def stage(folder: Path, root: Path = ROOT) -> None:
+def stage(directory: Path, root: Path = ROOT) -> None:
     """Write the pages and what they show into an empty directory, as the generator takes them."""
     known = {*_found(root, _PAGES), *_found(root, _FILES)}
     for name in known:
-        target = folder / name
+        target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if name.endswith(".md"):
             target.write_text(without_links_to_others((root / name).read_text(), name, known))

@@ -6,17 +6,17 @@ from build.collections_in_use import copy
 
 
 def collection(source: Path, name: str, version: str = "1.0.0", **dependencies: str) -> None:
-    folder = source / name.replace(".", "/")
+    directory = source / name.replace(".", "/")
     for part in ("plugins/modules", "tests/unit", "docs"):
-        (folder / part).mkdir(parents=True)
-    (folder / "plugins/modules/thing.py").write_text("")
-    (folder / "MANIFEST.json").write_text(
+        (directory / part).mkdir(parents=True)
+    (directory / "plugins/modules/thing.py").write_text("")
+    (directory / "MANIFEST.json").write_text(
         json.dumps({"collection_info": {"version": version, "dependencies": dependencies}})
     )
 
 
-def requirements(folder: Path, name: str, version: str) -> Path:
-    path = folder / "requirements.yml"
+def requirements(directory: Path, name: str, version: str) -> Path:
+    path = directory / "requirements.yml"
     path.write_text(f"collections: [{{name: {name}, version: {version}}}]")
     return path
 

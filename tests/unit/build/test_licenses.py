@@ -6,8 +6,8 @@ import pytest
 from build.licenses import collections, license_of
 
 
-def package(folder: Path, *lines: str) -> PathDistribution:
-    place = folder / "thing-1.0.dist-info"
+def package(directory: Path, *lines: str) -> PathDistribution:
+    place = directory / "thing-1.0.dist-info"
     place.mkdir()
     (place / "METADATA").write_text("\n".join(["Metadata-Version: 2.4", "Name: thing", "Version: 1.0", *lines]) + "\n")
     return PathDistribution(place)
@@ -36,9 +36,9 @@ def test_the_license_is_read_from_wherever_a_package_says_it(tmp_path: Path, lin
     ],
 )
 def test_the_license_of_a_collection_is_listed(tmp_path: Path, info: dict[str, object], expected: str) -> None:
-    folder = tmp_path / "a/b"
-    folder.mkdir(parents=True)
-    (folder / "COPYING").write_text("  GENERAL LICENCE\n  Version 3\n\nPreamble\n")
+    directory = tmp_path / "a/b"
+    directory.mkdir(parents=True)
+    (directory / "COPYING").write_text("  GENERAL LICENCE\n  Version 3\n\nPreamble\n")
     manifest = {"collection_info": {"namespace": "a", "name": "b", "version": "1.0.0", **info}}
-    (folder / "MANIFEST.json").write_text(json.dumps(manifest))
+    (directory / "MANIFEST.json").write_text(json.dumps(manifest))
     assert list(collections(tmp_path)) == [("a.b", "1.0.0", expected)]

@@ -5,7 +5,7 @@ import pytest
 from rolecall.cli.main import main
 
 
-def test_a_folder_without_a_demo_is_one_line_that_says_what_to_do(
+def test_a_directory_without_a_demo_is_one_line_that_says_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["demo", "--project", str(tmp_path)]) == 1

@@ -10,11 +10,11 @@ from rolecall.cli.main import main
 from rolecall.cli.version import commit, patches
 
 
-def git(folder: Path, *words: str) -> str:
-    """Run git in a folder, as somebody, and return what it printed."""
+def git(directory: Path, *words: str) -> str:
+    """Run git in a directory, as somebody, and return what it printed."""
     author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
     return subprocess.run(
-        ["git", "-C", str(folder), *author, *words], capture_output=True, text=True, check=True
+        ["git", "-C", str(directory), *author, *words], capture_output=True, text=True, check=True
     ).stdout.strip()
 
 

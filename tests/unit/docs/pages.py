@@ -18,7 +18,9 @@ def pages() -> tuple[Path, ...]:
     """Return every page that we wrote."""
     top = list(PROJECT.glob("*.md"))
     below = [
-        page for folder in ("docs", "roles", "src", "bench", "changelog.d") for page in (PROJECT / folder).rglob("*.md")
+        page
+        for directory in ("docs", "roles", "src", "bench", "changelog.d")
+        for page in (PROJECT / directory).rglob("*.md")
     ]
     return tuple(sorted(top + below))
 

@@ -50,10 +50,10 @@ def test_a_path_of_a_module_in_the_text_is_looked_for() -> None:
     assert not _is_ours("roles/<name>/tasks/main.yml")
 
 
-@pytest.mark.parametrize("folder", ["tutorials", "guides", "concepts", "reference", "adr"])
-def test_the_index_lists_every_page(folder: str) -> None:
+@pytest.mark.parametrize("directory", ["tutorials", "guides", "concepts", "reference", "adr"])
+def test_the_index_lists_every_page(directory: str) -> None:
     listed = {(PROJECT / "docs" / link).resolve() for link in links((PROJECT / "docs/index.md").read_text())}
-    assert set((PROJECT / "docs" / folder).glob("*.md")) - listed == set()
+    assert set((PROJECT / "docs" / directory).glob("*.md")) - listed == set()
 
 
 def test_no_two_decisions_have_the_same_number() -> None:
@@ -72,7 +72,7 @@ def test_a_decision_has_its_number_its_parts_and_at_most_250_words(page: Path) -
     assert len(told.split()) <= 250, "tables may be beyond, sentences not"
 
 
-def test_no_page_names_a_folder_of_somebodys_machine() -> None:
+def test_no_page_names_a_directory_of_somebodys_machine() -> None:
     named = [name_of(page) for page in pages() for place in ("/root/", "/home/", "/work/") if place in page.read_text()]
     assert named == []
 
@@ -93,8 +93,10 @@ def _is_there(page: Path, link: str) -> bool:
 
 
 def _is_ours(word: str) -> bool:
-    folder, separator, rest = word.partition("/")
-    return bool(separator and rest) and folder in TOP_FOLDERS and "NNNN" not in word and not set(word) & set("<>*…{}$")
+    directory, separator, rest = word.partition("/")
+    return (
+        bool(separator and rest) and directory in TOP_FOLDERS and "NNNN" not in word and not set(word) & set("<>*…{}$")
+    )
 
 
 def test_the_pages_are_those_that_git_knows_or_would() -> None:

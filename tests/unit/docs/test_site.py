@@ -35,7 +35,7 @@ def test_a_link_to_a_file_that_is_no_page_becomes_its_text() -> None:
     assert without_links_to_others(text, "docs/x.md", {"docs/b.md"}) == expected
 
 
-def test_pages_keep_their_folders_and_files_that_they_lead_to_lie_there(tmp_path: Path) -> None:
+def test_pages_keep_their_directories_and_files_that_they_lead_to_lie_there(tmp_path: Path) -> None:
     stage(tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")} == set(pages())
     assert (tmp_path / "docs/reference/watches.schema.json").is_file()

@@ -302,10 +302,10 @@ def _install(name: str, partial: Path, target: Path) -> bool:
 
 def find_on_machine(environment: Mapping[str, str]) -> Offer:
     """Look for programs in KUBEBUILDER_ASSETS and on PATH, and ask each for its release."""
-    folders = os.pathsep.join(filter(None, (environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH"))))
+    directories = os.pathsep.join(filter(None, (environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH"))))
     offer, servers = Offer(), set()
     for program in PROGRAMS:
-        if (found := shutil.which(program.name, path=folders)) is None:
+        if (found := shutil.which(program.name, path=directories)) is None:
             continue
         path = Path(found).absolute()
         version = installed_version(path)

@@ -176,7 +176,7 @@ class Startup:
     def run(self, programs: dict[str, Path], nodes: int, *, has_controllers: bool = True) -> None:
         """Start everything in empty directories and wait until it is ready; without controllers only the API."""
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
-        self._store.create_folders()
+        self._store.create_directories()
         state = State(free_port(), nodes, {name: str(path) for name, path in programs.items()})
         self._credentials.create()
         self._credentials.write_kubeconfigs(state.port)

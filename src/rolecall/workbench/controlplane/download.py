@@ -104,8 +104,8 @@ class Asset:
 def asset_of(program: Program, system: str, machine: str) -> Asset:
     """Say where the official release of a program lies, in Go's names of system and machine."""
     if program.project == "etcd":
-        stem, folder = f"etcd-{ETCD}-{system}-{machine}", f"github.com/etcd-io/etcd/releases/download/{ETCD}"
-        return Asset(f"{folder}/{stem}.tar.gz", f"{folder}/SHA256SUMS", read_sha256sums, f"{stem}/etcd")
+        stem, directory = f"etcd-{ETCD}-{system}-{machine}", f"github.com/etcd-io/etcd/releases/download/{ETCD}"
+        return Asset(f"{directory}/{stem}.tar.gz", f"{directory}/SHA256SUMS", read_sha256sums, f"{stem}/etcd")
     if program.project == "kwok":
         location = f"github.com/kubernetes-sigs/kwok/releases/download/{KWOK}/kwok-{system}-{machine}"
         return Asset(location, f"api.github.com/repos/kubernetes-sigs/kwok/releases/tags/{KWOK}", read_github_release)

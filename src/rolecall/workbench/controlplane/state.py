@@ -299,10 +299,10 @@ class StateStore:
         """Save the state atomically."""
         write_private(self.layout.root / STATE_FILE, json.dumps(asdict(state), indent=2).encode())
 
-    def create_folders(self) -> None:
+    def create_directories(self) -> None:
         """Create the directories of a new control plane."""
-        for folder in (self.layout.root, self.layout.certificates, self.layout.log("any").parent):
-            folder.mkdir(mode=0o700)
+        for directory in (self.layout.root, self.layout.certificates, self.layout.log("any").parent):
+            directory.mkdir(mode=0o700)
 
     def remove(self) -> None:
         """Remove the directory of this control plane."""

@@ -259,7 +259,7 @@ async def test_nothing_is_written_after_losing_leadership(world: World, tmp_path
 async def test_failed_preparation_is_a_failure(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     root = tmp_path / "root"
-    root.write_text("a file where a folder should be")
+    root.write_text("a file where a directory should be")
     rig = make_rig(world, root)
     assert await rig.reconcile() == Result(failed=True)
     state, reason, message = (await rig.conditions())["Failure"]

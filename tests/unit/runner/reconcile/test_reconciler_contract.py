@@ -4,4 +4,4 @@ from tests.unit.runner.reconcile.reconciler_contract import ReconcilerContract
 
 
 class TestClusterInMemory(ReconcilerContract):
-    """Every case, with the fixture ``world`` of this folder."""
+    """Every case, with the fixture ``world`` of this directory."""

@@ -415,18 +415,18 @@ def test_run_environment_has_the_url() -> None:
 
 
 class Mounted:
-    """A folder with a certificate, as a Secret is mounted, and what was read from it."""
+    """A directory with a certificate, as a Secret is mounted, and what was read from it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.reads: list[bool] = []
-        self.certificate = ServingCertificate(folder, self.reads.append)
+        self.certificate = ServingCertificate(directory, self.reads.append)
 
     def put(self) -> int:
         """Put a new certificate there and return its serial number."""
         certificate, key = create_self_signed()
-        (self.folder / "tls.key").write_bytes(key)
-        (self.folder / "tls.crt").write_bytes(certificate)
+        (self.directory / "tls.key").write_bytes(key)
+        (self.directory / "tls.crt").write_bytes(certificate)
         return x509.load_pem_x509_certificate(certificate).serial_number
 
     @contextlib.asynccontextmanager
@@ -476,7 +476,7 @@ async def test_renewed_certificate_is_served_without_restart(mounted: Mounted) -
 async def test_invalid_renewal_keeps_the_old_certificate(mounted: Mounted) -> None:
     serial = mounted.put()
     async with mounted.served() as port:
-        (mounted.folder / "tls.crt").write_text("no certificate")
+        (mounted.directory / "tls.crt").write_text("no certificate")
 
         async def last_read() -> bool:
             return mounted.reads[-1]
@@ -493,7 +493,7 @@ async def test_self_signed_certificate_is_created_by_default(mounted: Mounted) -
 
 def test_invalid_certificate_is_an_error(mounted: Mounted) -> None:
     mounted.put()
-    (mounted.folder / "tls.key").write_text("no key")
+    (mounted.directory / "tls.key").write_text("no key")
     with pytest.raises(ConfigurationError, match=r"invalid certificate in '.*'"):
         mounted.certificate.load()
     assert mounted.reads == [False]

@@ -11,7 +11,7 @@ DAY = date(2026, 12, 1)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """Give a directory with fragments of several types and issues."""
     fragments = {
         "README.md": "not a fragment\n",
@@ -24,8 +24,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_fragments_are_sorted_by_type_and_issue_and_links_lead_from_the_changelog(folder: Path) -> None:
-    assert section_of(fragments_in(folder), "1.2.0", DAY).splitlines() == [
+def test_fragments_are_sorted_by_type_and_issue_and_links_lead_from_the_changelog(directory: Path) -> None:
+    assert section_of(fragments_in(directory), "1.2.0", DAY).splitlines() == [
         "## 1.2.0 (2026-12-01)",
         "",
         "### Added",

@@ -26,29 +26,29 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "rolecall"
 
 
-def _write_program(folder: Path, name: str, version: str = "v3.99.3") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / name
+def _write_program(directory: Path, name: str, version: str = "v3.99.3") -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / name
     program.write_text(f"#!/bin/sh\necho {name} {version}\n")
     program.chmod(0o755)
     return program
 
 
-def _write_programs(folder: Path, version: str = "v3.99.3") -> None:
+def _write_programs(directory: Path, version: str = "v3.99.3") -> None:
     for name in PROGRAM_NAMES:
-        _write_program(folder, name, version)
+        _write_program(directory, name, version)
 
 
-def _fetch_all(programs: Sequence[Program], folder: Path, _report: binaries.Report) -> None:
+def _fetch_all(programs: Sequence[Program], directory: Path, _report: binaries.Report) -> None:
     for program in programs:
-        _write_program(folder, program.name)
+        _write_program(directory, program.name)
 
 
-def _fails(_programs: Sequence[Program], _folder: Path, _report: binaries.Report) -> None:
+def _fails(_programs: Sequence[Program], _directory: Path, _report: binaries.Report) -> None:
     raise BinariesUnavailableError("no way through")
 
 
-def _never(_programs: Sequence[Program], _folder: Path, _report: binaries.Report) -> None:
+def _never(_programs: Sequence[Program], _directory: Path, _report: binaries.Report) -> None:
     pytest.fail("this way must not be tried")
 
 
@@ -144,15 +144,15 @@ def test_a_complete_cache_is_used_without_fetching(cache: Path) -> None:
 @pytest.mark.parametrize("damage", ["pins of other releases", "a missing program", "no pins"])
 def test_a_cache_that_is_not_whole_is_fetched_again(cache: Path, damage: str) -> None:
     binaries.find_binaries(print, (("Download", _fetch_all),))
-    folder = cache / KUBERNETES
+    directory = cache / KUBERNETES
     match damage:
         case "pins of other releases":
-            (folder / binaries.PINS_FILE).write_text("etcd v1\n")
+            (directory / binaries.PINS_FILE).write_text("etcd v1\n")
         case "a missing program":
-            (folder / "kwok").unlink()
+            (directory / "kwok").unlink()
         case _:
-            (folder / binaries.PINS_FILE).unlink()
-    assert binaries.find_in_cache(folder).keys() < set(PROGRAM_NAMES)
+            (directory / binaries.PINS_FILE).unlink()
+    assert binaries.find_in_cache(directory).keys() < set(PROGRAM_NAMES)
     assert binaries.find_binaries(print, (("Download", _fetch_all),))["kwok"].is_file()
 
 
@@ -161,9 +161,9 @@ def test_what_is_missing_in_the_cache_is_fetched_alone(cache: Path) -> None:
     (cache / KUBERNETES / "kwok").unlink()
     wanted: list[str] = []
 
-    def fetch(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
+    def fetch(programs: Sequence[Program], directory: Path, report: binaries.Report) -> None:
         wanted.extend(program.name for program in programs)
-        _fetch_all(programs, folder, report)
+        _fetch_all(programs, directory, report)
 
     assert binaries.find_binaries(print, (("Download", fetch),))["kwok"].is_file()
     assert wanted == ["kwok"]
@@ -185,8 +185,8 @@ def test_a_way_that_fails_says_so_in_one_line_and_the_next_is_taken() -> None:
 
 
 def _fetches(*names: str) -> Fetch:
-    def fetch(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
-        _fetch_all([program for program in programs if program.name in names], folder, report)
+    def fetch(programs: Sequence[Program], directory: Path, report: binaries.Report) -> None:
+        _fetch_all([program for program in programs if program.name in names], directory, report)
         raise BinariesUnavailableError("the rest could not be had")
 
     return fetch
@@ -195,9 +195,9 @@ def _fetches(*names: str) -> Fetch:
 def test_what_one_way_cannot_give_comes_from_the_next() -> None:
     built: list[str] = []
 
-    def build(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
+    def build(programs: Sequence[Program], directory: Path, report: binaries.Report) -> None:
         built.extend(program.name for program in programs)
-        _fetch_all(programs, folder, report)
+        _fetch_all(programs, directory, report)
 
     downloads = [name for name in PROGRAM_NAMES if name != "kwok"]
     found = binaries.find_binaries(print, (("Download", _fetches(*downloads)), ("Build", build)))
@@ -216,8 +216,8 @@ def test_no_way_left_names_what_is_missing_and_every_reason() -> None:
 
 
 def test_half_of_a_program_never_ends_in_the_cache(cache: Path) -> None:
-    def half(_programs: Sequence[Program], folder: Path, _report: binaries.Report) -> None:
-        (folder / "etcd.download").write_text("half")
+    def half(_programs: Sequence[Program], directory: Path, _report: binaries.Report) -> None:
+        (directory / "etcd.download").write_text("half")
         raise BinariesUnavailableError("the line broke")
 
     with pytest.raises(BinariesUnavailableError):
@@ -237,11 +237,11 @@ def test_two_at_the_same_time_fetch_once_and_the_second_says_that_it_waits() -> 
     fetches: list[int] = []
     is_fetching, may_end, is_waiting = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
+    def slow(programs: Sequence[Program], directory: Path, report: binaries.Report) -> None:
         fetches.append(os.getpid())
         is_fetching.set()
         assert may_end.wait(DEADLINE_SECONDS)
-        _fetch_all(programs, folder, report)
+        _fetch_all(programs, directory, report)
 
     def hear(message: str) -> None:
         assert "waiting" in message
@@ -306,10 +306,10 @@ esac
 @pytest.fixture
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a Go that builds nothing but writes the files at the front of PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return _install(folder / "go", "go1.26.3", "exit 0")
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
+    return _install(directory / "go", "go1.26.3", "exit 0")
 
 
 def _install(path: Path, version: str, ending: str, listing: str = "exit 0") -> Path:
@@ -320,10 +320,10 @@ def _install(path: Path, version: str, ending: str, listing: str = "exit 0") -> 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """Give the folder to build into."""
-    folder = tmp_path / "target"
-    folder.mkdir()
-    return folder
+    """Give the directory to build into."""
+    directory = tmp_path / "target"
+    directory.mkdir()
+    return directory
 
 
 @pytest.mark.usefixtures("go")

@@ -38,8 +38,8 @@ NOTHING_PINNED: dict[str, str] = {}
 class _Server(ThreadingHTTPServer):
     """Keeps the paths that were asked for, and is silent about clients that do not trust it."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), partial(_Handler, directory=folder))
+    def __init__(self, directory: Path) -> None:
+        super().__init__(("127.0.0.1", 0), partial(_Handler, directory=directory))
         self.requests: list[str] = []
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -75,7 +75,7 @@ def _sha256(file: Path) -> str:
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """Give a folder that holds a release of every program and its checksums, in the forms of the real ones."""
+    """Give a directory that holds a release of every program and its checksums, in the forms of the real ones."""
     root = tmp_path / "release"
     for name, asset in ASSETS.items():
         file, published = root / asset.location, root / asset.checksum_location
@@ -149,10 +149,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """Give the folder to download to."""
-    folder = tmp_path / "target"
-    folder.mkdir()
-    return folder
+    """Give the directory to download to."""
+    directory = tmp_path / "target"
+    directory.mkdir()
+    return directory
 
 
 def _names(target: Path) -> list[str]:

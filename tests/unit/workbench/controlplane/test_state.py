@@ -24,7 +24,7 @@ STATE = State(20000, 2, {"etcd": "/bin/etcd"}, {"etcd": ProcessRecord(7, "boot/1
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     store = StateStore("one", tmp_path)
-    store.create_folders()
+    store.create_directories()
     store.save(STATE)
     assert StateStore("one", tmp_path).load() == STATE
     assert known_names(tmp_path) == ["one"]
@@ -37,7 +37,7 @@ def test_nothing_saved_is_none(tmp_path: Path) -> None:
 
 def test_a_damaged_state_names_the_file(tmp_path: Path) -> None:
     store = StateStore("one", tmp_path)
-    store.create_folders()
+    store.create_directories()
     (store.layout.root / "state.json").write_text("[]")
     with pytest.raises(ControlPlaneError, match=r"state\.json: expected the state of a control plane"):
         store.load()
@@ -52,22 +52,22 @@ def test_a_name_that_could_lead_elsewhere_is_refused(name: str, tmp_path: Path) 
 def test_state_is_private(tmp_path: Path) -> None:
     store = StateStore("one", tmp_path / "base")
     with store.lock():
-        store.create_folders()
+        store.create_directories()
         store.save(STATE)
         assert (tmp_path / "base").stat().st_mode & 0o777 == 0o700
         assert store.layout.root.stat().st_mode & 0o777 == 0o700
         assert (store.layout.root / "state.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
     base.chmod(0o777)
     with pytest.raises(ControlPlaneError, match="that only you can write to"), StateStore("one", base).lock():
-        pytest.fail("nothing must happen in such a folder")
+        pytest.fail("nothing must happen in such a directory")
 
 
-def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "base").symlink_to(tmp_path / "real")
     with pytest.raises(ControlPlaneError), StateStore("one", tmp_path / "base").lock():
@@ -77,7 +77,7 @@ def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 def test_removing_leaves_nothing(tmp_path: Path) -> None:
     store = StateStore("one", tmp_path / "base")
     with store.lock():
-        store.create_folders()
+        store.create_directories()
         store.remove()
     store.remove_base_if_empty()
     assert list(tmp_path.iterdir()) == []
@@ -86,12 +86,12 @@ def test_removing_leaves_nothing(tmp_path: Path) -> None:
 def test_the_base_stays_while_another_control_plane_is_in_it(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
-    StateStore("two", base).create_folders()
+    StateStore("two", base).create_directories()
     StateStore("one", base).remove_base_if_empty()
     assert (base / "two").is_dir()
 
 
-def test_the_default_is_below_the_runtime_folder_if_there_is_one(
+def test_the_default_is_below_the_runtime_directory_if_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -103,7 +103,7 @@ def test_the_default_is_below_the_runtime_folder_if_there_is_one(
 def test_stopping_removes_even_a_damaged_state(tmp_path: Path) -> None:
     store = StateStore("one", tmp_path / "base")
     with store.lock():
-        store.create_folders()
+        store.create_directories()
     (store.layout.root / "state.json").write_text("[]")
     assert ControlPlane("one", state_directory=tmp_path / "base").stop()
     assert list(tmp_path.iterdir()) == []
@@ -172,7 +172,7 @@ def test_output_is_added_to_the_log_and_read_from_its_end(tmp_path: Path) -> Non
     assert component_processes.last_lines(tmp_path / "missing", 2) == []
 
 
-def test_processes_are_found_by_their_folder_and_name(tmp_path: Path) -> None:
+def test_processes_are_found_by_their_directory_and_name(tmp_path: Path) -> None:
     record = _start(tmp_path, "sleep", "60")
     name = Path(f"/proc/{record.pid}/exe").resolve().name
     try:
@@ -227,6 +227,6 @@ def test_a_lock_that_removes_its_file_still_keeps_the_next_out(tmp_path: Path) -
     assert not path.exists()
 
 
-def test_missing_folders_are_made(tmp_path: Path) -> None:
+def test_missing_directories_are_made(tmp_path: Path) -> None:
     with locked(tmp_path / "a" / "b" / "lock"):
         assert (tmp_path / "a" / "b" / "lock").exists()

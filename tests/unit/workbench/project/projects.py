@@ -42,9 +42,9 @@ argument_specs:
 """
 
 
-def write(folder: Path, **files: str) -> None:
+def write(directory: Path, **files: str) -> None:
     """Write files of the role ``thing``; the name ``tasks__main`` is the file tasks/main.yml."""
     for name, text in files.items():
-        path = folder / "roles/thing" / f"{name.replace('__', '/')}.yml"
+        path = directory / "roles/thing" / f"{name.replace('__', '/')}.yml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -21,10 +21,10 @@ goals:
 """
 
 
-def read(folder: Path, text: str = SCRIPT) -> DemoFile:
+def read(directory: Path, text: str = SCRIPT) -> DemoFile:
     """Read a script with this text."""
-    (folder / "demo.yaml").write_text(text)
-    return read_demo_file(folder / "demo.yaml")
+    (directory / "demo.yaml").write_text(text)
+    return read_demo_file(directory / "demo.yaml")
 
 
 @pytest.fixture
@@ -91,12 +91,12 @@ def test_a_script_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) ->
         read_demo_file(tmp_path / "demo.yaml")
 
 
-def write(folder: Path, **files: str) -> Path:
-    """Write files with the ending yaml into a folder and return it."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write(directory: Path, **files: str) -> Path:
+    """Write files with the ending yaml into a directory and return it."""
+    directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / f"{name}.yaml").write_text(text)
-    return folder
+        (directory / f"{name}.yaml").write_text(text)
+    return directory
 
 
 def names(path: Path) -> list[str]:
@@ -109,13 +109,13 @@ def test_a_file_gives_its_documents_in_order_without_empty_ones(tmp_path: Path) 
     assert names(tmp_path / "objects.yaml") == ["b", "a"]
 
 
-def test_a_folder_goes_by_its_kustomization(tmp_path: Path) -> None:
+def test_a_directory_goes_by_its_kustomization(tmp_path: Path) -> None:
     write(tmp_path, z="name: z", a="name: a", left="name: left", kustomization="resources: [z.yaml, nested, a.yaml]")
     write(tmp_path / "nested", inner="name: inner")
     assert names(tmp_path) == ["z", "inner", "a"]
 
 
-def test_a_folder_without_one_goes_by_name(tmp_path: Path) -> None:
+def test_a_directory_without_one_goes_by_name(tmp_path: Path) -> None:
     write(tmp_path, z="name: z", a="name: a")
     (tmp_path / "README.md").write_text("no manifest")
     assert names(tmp_path) == ["a", "z"]

@@ -49,8 +49,8 @@ def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
 
-def texts(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+def texts(directory: Path) -> dict[str, str]:
+    return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_the_operator_reads_an_empty_project(project: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_project_is_never_written_over_another(project: Path) -> None:
     assert texts(project) == before
 
 
-def test_a_folder_that_is_no_project_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_project_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ScaffoldError, match=r"PROJECT: file not found.*rolecall init.*--project DIR"):
         create_api(tmp_path, WEBSITE)
 
@@ -202,9 +202,9 @@ def test_a_kind_with_neither_role_nor_playbook_requested_has_a_role(project: Pat
     assert create_api(project, new_kind) == create_api(project, replace(new_kind, with_role=True))
 
 
-def files(folder: Path) -> dict[str, str]:
-    """Return every file below a folder, with its text."""
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+def files(directory: Path) -> dict[str, str]:
+    """Return every file below a directory, with its text."""
+    return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_new_files_and_new_texts_are_written(tmp_path: Path) -> None:

@@ -113,8 +113,8 @@ def test_what_a_run_would_take_is_taken(project: Path) -> None:
     (project / "watches.yaml").write_text(ENTRY + "".join(entries))
     for role, tasks in TAKEN.items():
         place = project / "roles" / role
-        for folder in ("tasks", "vars", "library"):
-            (place / folder).mkdir(parents=True)
+        for directory in ("tasks", "vars", "library"):
+            (place / directory).mkdir(parents=True)
         (place / "tasks/main.yml").write_text(tasks)
         (place / "tasks/more.yml").write_text(DEBUG)
         (place / "vars/hidden.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n6162\n")
@@ -154,8 +154,8 @@ def test_a_playbook_is_read_where_it_lies(project: Path) -> None:
 
 def test_plugins_and_collections_beside_a_playbook_are_found(project: Path) -> None:
     use_playbook(project, "- hosts: localhost\n  tasks:\n    - own: {}\n    - a.b.other: {}\n", "playbooks/site.yml")
-    for folder in ("library/own", "collections/ansible_collections/a/b/plugins/modules/other"):
-        module = project / "playbooks" / f"{folder}.py"
+    for directory in ("library/own", "collections/ansible_collections/a/b/plugins/modules/other"):
+        module = project / "playbooks" / f"{directory}.py"
         module.parent.mkdir(parents=True)
         module.write_text("from ansible.module_utils.basic import AnsibleModule\n")
     assert found() == []

@@ -83,11 +83,11 @@ ENTRIES = st.builds(
 
 def is_accepted(text: str) -> bool:
     """Tell whether ``rolecall validate`` finds neither an error that a schema could find nor an unknown key."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "roles" / "thing").mkdir(parents=True)
-        file = Path(folder) / "watches.yaml"
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "roles" / "thing").mkdir(parents=True)
+        file = Path(directory) / "watches.yaml"
         file.write_text(text)
-        parsed = parse_watches(file, {}, Path(folder))
+        parsed = parse_watches(file, {}, Path(directory))
     return not parsed.unknown_keys and not [error for error in parsed.errors if not BEYOND.search(str(error))]
 
 

@@ -41,7 +41,7 @@ def spoiled() -> list[int]:
 def seen() -> dict[str, object]:
     return {
         "umask": umask(),
-        "in_a_folder": Path.cwd().is_dir(),
+        "in_a_directory": Path.cwd().is_dir(),
         "signals": {name: str(signal.getsignal(getattr(signal, name))) for name in SIGNALS},
         "blocked": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))),
         "terminals": [os.isatty(number) for number in (0, 1, 2)],
