@@ -65,10 +65,7 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
     """
     settings = request.settings
     async with await Client.connect(settings.kubeconfig) as cluster:
-        try:
-            targets = await targets_of(request, cluster)
-        except UnreachableError as error:
-            raise PlanError(f"the API server at {cluster.base_url} cannot be reached: {error}") from error
+        targets = await reachable_targets_of(request, cluster)
         async with (
             starter_for(request.watches, warm=settings.warm) as starter,
             running_sandbox(report) as sandbox,
@@ -88,6 +85,17 @@ async def planner_in(
     importer = sandbox.importer(source, prefetches=request.everything)
     async with plan_context(request.settings, importer, runner, runs_commands=request.runs_commands) as context:
         yield Planner(request, context)
+
+
+async def reachable_targets_of(request: PlanRequest, cluster: Client) -> Targets:
+    """Return the objects of a request; report a cluster that cannot be reached by its URL. Raises PlanError, KubeError.
+
+    It is the first use of the cluster.
+    """
+    try:
+        return await targets_of(request, cluster)
+    except UnreachableError as error:
+        raise PlanError(f"the API server at {cluster.base_url} cannot be reached: {error}") from error
 
 
 async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
@@ -169,13 +177,7 @@ class Planner:
 
     async def plan_all(self, targets: Targets, report: Report) -> list[ObjectPlan]:
         """Import the requested objects, and plan several concurrently. Raises SourceError, KubeError."""
-        importer = self.context.importer
-        for obj in targets.others:
-            gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
-            await importer.import_object(gvk, key)
-            await apply_file(self.context.client, gvk, key, obj)
-        for target in targets.single:
-            await importer.import_object(target.watch.gvk, target.key)
+        await import_targets(self.context, targets)
         wanted = [*targets.single, *[each for watch in targets.kinds for each in await self._all_of(watch)]]
         workers = [watch.workers or self.request.settings.workers for watch in self.request.watches]
         max_runs = min(resolve_max_concurrent_runs(self.request.settings, workers), 2 * available_cpus())
@@ -214,6 +216,16 @@ class Planner:
     def reconciles_of(self, target: Target) -> PlannedReconciles:
         """Return the reconciles of an object that has had none so far."""
         return PlannedReconciles(self.context, target.watch, target.key)
+
+
+async def import_targets(context: PlanContext, targets: Targets) -> None:
+    """Import single objects, and apply the other objects of the files. Raises SourceError, KubeError."""
+    for obj in targets.others:
+        gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
+        await context.importer.import_object(gvk, key)
+        await apply_file(context.client, gvk, key, obj)
+    for target in targets.single:
+        await context.importer.import_object(target.watch.gvk, target.key)
 
 
 async def apply_file(client: Client, gvk: GVK, key: ObjectKey, edited: RawObject) -> None:

@@ -5,8 +5,9 @@ withhold everything outside Kubernetes (see docs/concepts/planned-runs.md). A pl
 for its notes, and for the files that it writes instead of the real ones.
 """
 
+import math
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,13 @@ from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.planned.journal import DIRECTORY_VARIABLE, RUN_COMMANDS_VARIABLE, Journal, Notes
+from rolecall.runner.runs.planned.journal import (
+    DIRECTORY_VARIABLE,
+    MAX_WAIT_VARIABLE,
+    RUN_COMMANDS_VARIABLE,
+    Journal,
+    Notes,
+)
 from rolecall.runner.runs.process import Runner
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
@@ -47,9 +54,16 @@ NO_REASON: Final = "the reconcile failed; its status has the reason"
 _COMPLETE: Final = "complete up to task "
 
 
-def planned_environment(directory: Path, *, run_commands: bool = False) -> dict[str, str]:
-    """Return the variables of a planned run; with ``run_commands`` nothing is withheld."""
-    return {DIRECTORY_VARIABLE: str(directory)} | ({RUN_COMMANDS_VARIABLE: "1"} if run_commands else {})
+def planned_environment(
+    directory: Path, *, run_commands: bool = False, max_wait_seconds: float | None = None
+) -> dict[str, str]:
+    """Return the variables of a planned run; with ``run_commands`` nothing is withheld.
+
+    ``max_wait_seconds`` limits how long a task waits for an object, None for no limit.
+    """
+    commands = {RUN_COMMANDS_VARIABLE: "1"} if run_commands else {}
+    waits = {} if max_wait_seconds is None else {MAX_WAIT_VARIABLE: str(math.ceil(max_wait_seconds))}
+    return {DIRECTORY_VARIABLE: str(directory), **commands, **waits}
 
 
 def read_notes(directory: Path) -> Notes | None:
@@ -88,11 +102,16 @@ class PlanContext:
 
 @asynccontextmanager
 async def plan_context(
-    settings: Settings, importer: Importer, runner: Runner, *, runs_commands: bool
+    settings: Settings,
+    importer: Importer,
+    runner: Runner,
+    *,
+    runs_commands: bool,
+    may_write: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[PlanContext]:
-    """Yield the context for objects in the sandbox that the importer fills."""
+    """Yield the context for objects in the sandbox that the importer fills; ``may_write`` is that of ``Proxy``."""
     interceptor = SandboxInterceptor(importer)
-    proxy = Proxy(importer.client, interceptor=interceptor)
+    proxy = Proxy(importer.client, may_write=may_write, interceptor=interceptor)
     directory = OwnedDirectory.make("rolecall-plan-")
     try:
         await proxy.start()
@@ -125,11 +144,19 @@ class InMemoryRecorder:
 
 @dataclass(slots=True)
 class PlannedReconciles:
-    """The reconciles of one object of the sandbox."""
+    """The reconciles of one object of the sandbox.
+
+    ``own_writes`` receives each write of the runs, and of the operator, which writes only while ``may_write`` is true.
+    """
 
     context: PlanContext
     watch: Watch
     key: ObjectKey
+    own_writes: OwnWrites = field(default_factory=OwnWrites)
+    may_write: Callable[[], bool] = lambda: True
+    max_wait_seconds: float | None = None
+    """How long a task may wait for an object."""
+
     recorder: InMemoryRecorder = field(default_factory=InMemoryRecorder)
     dependents: set[GVK] = field(default_factory=set)
     """The kinds of the objects that the runs own."""
@@ -193,20 +220,20 @@ class PlannedReconciles:
         summary = self.last_summary
         if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
             return (Cause("requeue_after"),)
-        watched = written_versions(each for each in written if self._watches(each.gvk))
+        watched = written_versions(each for each in written if self.watches_kind(each.gvk))
         changed, unfinished = await wait_for_controllers(self.context.client, watched)
         within = f"was not ready in the sandbox within {CONVERGES_WITHIN_SECONDS:.0f} s"
         self.assumptions |= dict.fromkeys(f"{each.gvk.kind} {each.key} {within}" for each in unfinished)
         return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in changed[:1])
 
-    def _watches(self, gvk: GVK) -> bool:
+    def watches_kind(self, gvk: GVK) -> bool:
         """Return whether the operator would watch a kind, because of the runs of this object or because of triggers."""
         watch = self.watch
         is_dependent = gvk in self.dependents and watch.watch_dependent_resources and gvk not in watch.blacklist
         return is_dependent or any(trigger.gvk == gvk for trigger in watch.triggers)
 
     def _reconciler(self, directory: Path) -> Reconciler:
-        context, watch, own_writes = self.context, self.watch, OwnWrites()
+        context, watch, own_writes = self.context, self.watch, self.own_writes
         access = ApiAccess(
             client=context.client,
             proxy=context.proxy,
@@ -214,9 +241,11 @@ class PlannedReconciles:
             on_dependent=self._on_dependent,
             directory=context.directory,
             inject_owner=context.settings.inject_owner_reference,
-            environment=planned_environment(directory, run_commands=context.runs_commands),
+            environment=planned_environment(
+                directory, run_commands=context.runs_commands, max_wait_seconds=self.max_wait_seconds
+            ),
         )
-        primaries = Primaries(context.client, watch.gvk, own_writes)
+        primaries = Primaries(context.client, watch.gvk, own_writes, self.may_write)
         return Reconciler(
             watch=watch,
             primaries=primaries,

@@ -8,10 +8,11 @@ and rejects what a sandbox can't do. It records rejected requests in ``problems`
 response. The list of all API groups is that of the source and of the sandbox, which lacks groups not imported yet.
 """
 
+import base64
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -50,6 +51,15 @@ _KEPT: Final = (
     "roles/kube-",
 )
 """The objects that an API server creates for itself, some of them only after it is ready."""
+_OF_API_SERVER: Final = (
+    "apiregistration.k8s.io/",
+    "flowschemas/",
+    "leases/kube-",
+    "masterleases/",
+    "priorityclasses/system-",
+    "prioritylevelconfigurations/",
+)
+"""The objects that are never reset, because the API server maintains them."""
 _NOT_IN_SANDBOX: Final = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 
 
@@ -80,6 +90,38 @@ class Sandbox:
         await self.controllers.rest()
         definitions = (f"{DEFINITIONS}/{name}" for name in self.imported_definitions)
         await self.store.remove_newer(self.revision, except_below=(*_KEPT, *definitions))
+
+    async def capture(self, importer: Importer) -> "SandboxState":
+        """Return the state to which ``restore`` resets the sandbox. Raises SourceError."""
+        await self.controllers.rest()
+        return SandboxState(await self.store.content(except_below=_OF_API_SERVER), importer.copy(importer.definitions))
+
+    async def restore(self, state: "SandboxState") -> Importer:
+        """Reset all objects to a state, while the controllers rest; return the importer to use after that.
+
+        The objects have their uids of then. Definitions that were imported since stay, the new importer installs them
+        as they are in the source. Raises SourceError.
+        """
+        await self.controllers.rest()
+        now = await self.store.content(except_below=_OF_API_SERVER)
+        imported = {f"/registry/{DEFINITIONS}/{name}" for name in self.imported_definitions}
+        added = {key for key in now.keys() - state.content.keys() - imported if not _is_bootstrapped(now[key])}
+        changed = {key: value for key, value in state.content.items() if now.get(key) != value}
+        await self.store.change(changed, sorted(added))
+        return state.importer.copy(Definitions(state.importer.source, self.client, self.imported_definitions))
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxState:
+    """All objects of a sandbox, as stored, and what its importer had imported."""
+
+    content: Mapping[str, str]
+    importer: Importer
+
+
+def _is_bootstrapped(value: str) -> bool:
+    """Return whether an object is a default role of the API server, which creates some after it is ready."""
+    return b"rbac-defaults" in base64.b64decode(value)
 
 
 @asynccontextmanager
@@ -119,11 +161,15 @@ def _remove_abandoned() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A request that the sandbox could not answer as the source would have: its run and task, and the reason."""
+    """A request that the sandbox could not answer as the source would have: its run and task, and the reason.
+
+    ``is_unreadable`` if the source could not be read.
+    """
 
     ident: str
     task: str
     text: str
+    is_unreadable: bool = False
 
 
 @dataclass(slots=True)
@@ -149,14 +195,14 @@ class SandboxInterceptor:
                 await self.importer.controllers.before_read(f"{request.path}?{request.query}")
             await self.importer.before(info, request.query, _created_name(request))
         except SourceError as error:
-            return self._reject(request, str(error))
+            return self._reject(request, str(error), is_unreadable=True)
         before_write = self.before_write.get((request.spec.owner.gvk, request.spec.owner.key))
         if before_write is not None and info.is_write and not info.is_dry_run:
             await before_write(request)
         return None
 
-    def _reject(self, request: ProxiedRequest, text: str) -> web.Response:
-        self.problems.append(Problem(request.spec.ident, request.origin.task, text))
+    def _reject(self, request: ProxiedRequest, text: str, *, is_unreadable: bool = False) -> web.Response:
+        self.problems.append(Problem(request.spec.ident, request.origin.task, text, is_unreadable))
         return error_response(HTTPStatus.FORBIDDEN, "Forbidden", text)
 
     async def _discovery(self, request: ProxiedRequest) -> web.Response | None:

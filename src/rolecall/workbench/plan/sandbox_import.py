@@ -185,6 +185,21 @@ class Importer:
         """The administrator of the sandbox."""
         return self.definitions.client
 
+    def copy(self, definitions: Definitions) -> "Importer":
+        """Return an importer that has imported the same objects, and continues independently."""
+        return Importer(
+            definitions,
+            self.store,
+            self.controllers,
+            self.prefetches,
+            list(self.assumptions),
+            _uids=set(self._uids),
+            _objects=dict(self._objects),
+            _lists=set(self._lists),
+            _namespaces=set(self._namespaces),
+            _nodes=set(self._nodes),
+        )
+
     def keys_of(self, resource: ApiResource) -> set[ObjectKey]:
         """Return the keys of the objects of a resource that were imported."""
         kind = (resource.gvk.group, resource.plural)

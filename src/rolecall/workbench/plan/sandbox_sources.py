@@ -141,3 +141,43 @@ class LiveSource:
             raise SourceError(f"{subject} cannot be read: {error.message}; {needed}") from error
         except KubeError as error:
             raise SourceError(f"{subject} cannot be read from {self.client.base_url}: {error}") from error
+
+
+@dataclass(slots=True)
+class RememberingSource:
+    """Reads each object and list of another source once, for sandboxes that are filled repeatedly.
+
+    An object that a list has shown isn't read again, so that its state is the same in both.
+    """
+
+    source: Source
+    _objects: dict[tuple[str, str, ObjectKey], RawObject | None] = field(default_factory=dict)
+    _lists: dict[tuple[str, str, str, str, str], list[RawObject]] = field(default_factory=dict)
+
+    async def groups(self) -> RawObject:
+        """Return the API groups of the source."""
+        return await self.source.groups()
+
+    async def definitions(self, group: str) -> list[RawObject]:
+        """Return the definitions of a group."""
+        return await self.source.definitions(group)
+
+    async def get(self, resource: ApiResource, key: ObjectKey) -> RawObject | None:
+        """Return an object as it was first read."""
+        ident = (resource.gvk.group, resource.plural, key)
+        if ident not in self._objects:
+            self._objects[ident] = await self.source.get(resource, key)
+        return self._objects[ident]
+
+    async def list(
+        self, resource: ApiResource, namespace: str, *, labels: str = "", fields: str = ""
+    ) -> list[RawObject]:
+        """Return a list as it was first read."""
+        kind = (resource.gvk.group, resource.plural)
+        ident = (*kind, namespace, labels, fields)
+        if ident not in self._lists:
+            found = await self.source.list(resource, namespace, labels=labels, fields=fields)
+            self._lists[ident] = found
+            for obj in found:
+                self._objects.setdefault((*kind, ObjectKey.of_object(obj)), obj)
+        return self._lists[ident]

@@ -17,8 +17,9 @@ import base64
 import copy
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,6 +106,22 @@ class EtcdStore:
         keys = [base64.b64decode(each["key"]).decode() for each in found.get("kvs") or ()]
         kept = tuple(f"{_PREFIX}/{name}" for name in except_below)
         await self._write({"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept))
+
+    async def content(self, *, except_below: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return all stored values in base64 by their keys, except for some resources. Raises SourceError."""
+        found = await self._send("range", {"key": _text(f"{_PREFIX}/"), "range_end": _text(f"{_PREFIX}0")})
+        values = {base64.b64decode(each["key"]).decode(): each["value"] for each in found.get("kvs") or ()}
+        kept = tuple(f"{_PREFIX}/{name}" for name in except_below)
+        return {key: value for key, value in values.items() if not key.startswith(kept)}
+
+    async def change(self, puts: Mapping[str, str], removed: Iterable[str]) -> None:
+        """Store values in base64 by their keys, and remove keys. Raises SourceError."""
+        await self._write(
+            chain(
+                ({"request_put": {"key": _text(key), "value": value}} for key, value in puts.items()),
+                ({"request_delete_range": {"key": _text(key)}} for key in removed),
+            )
+        )
 
     async def _write(self, operations: Iterable[dict[str, Any]]) -> None:
         for batch in _batches(operations):

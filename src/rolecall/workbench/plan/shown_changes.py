@@ -254,8 +254,8 @@ def _condition_without_times(condition: Any) -> Any:
 
 
 def _changed_object(change: ObjectChange, texts: ShownTexts, *, with_status: bool) -> ChangedObject | None:
-    before = change.before and _cleaned(change.before, with_status=with_status)
-    after = change.after and _cleaned(change.after, with_status=with_status)
+    before = change.before and cleaned(change.before, with_status=with_status)
+    after = change.after and cleaned(change.after, with_status=with_status)
     old, new = _owner_uids(before or {}), _owner_uids(after or {})
     if all(uid == new[owner] for owner, uid in old.items() if owner in new):  # the uids add nothing to the names
         before, after = before and _without_owner_uids(before), after and _without_owner_uids(after)
@@ -279,7 +279,7 @@ def _changed_object(change: ObjectChange, texts: ShownTexts, *, with_status: boo
     return ChangedObject(action, change.gvk, texts.key(change.key), *shown, change.tasks)
 
 
-def _cleaned(obj: RawObject, *, with_status: bool) -> RawObject:
+def cleaned(obj: RawObject, *, with_status: bool) -> RawObject:
     """Return an object without the fields that the API server and controllers maintain."""
     cleaned = without_server_fields(obj)
     metadata = {key: value for key, value in metadata_of(cleaned).items() if key != _SET_AT_DELETION}

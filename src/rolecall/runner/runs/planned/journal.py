@@ -24,6 +24,9 @@ DIRECTORY_VARIABLE = "ROLECALL_PLAN_DIRECTORY"
 RUN_COMMANDS_VARIABLE = "ROLECALL_PLAN_RUN_COMMANDS"
 """With the value 1, tasks run that would be withheld."""
 
+MAX_WAIT_VARIABLE = "ROLECALL_PLAN_MAX_WAIT_SECONDS"
+"""How long a task may wait for an object, in seconds; its own limit applies if it is shorter, or if this isn't set."""
+
 _FILE_NAME = "withheld.jsonl"
 _STARTED, _WITHHELD, _ENDED = "started", "withheld", "ended"
 

@@ -11,9 +11,9 @@ Before 2.19 it has no such table: the function is `Templar.template`, which is c
 template names, and the environment takes an element of another variable. Python code that takes the variable without a
 template calls their methods.
 
-Waits are short: the sandbox is ready in about a second, so tasks poll more often. Time limits stay: an ``until`` with
-ten retries and a delay of six seconds may take a minute, in attempts of 0.2 seconds. A task that only waits takes no
-time.
+Waits are short: the sandbox is ready in about a second, so tasks poll more often. Time limits stay, unless the plan has
+a shorter one: an ``until`` with ten retries and a delay of six seconds may take a minute, in attempts of 0.2 seconds. A
+task that only waits takes no time.
 """
 
 import math
@@ -40,7 +40,7 @@ from rolecall.runner.runs.planned.classification import (
     is_known,
 )
 from rolecall.runner.runs.planned.files import KUBERNETES_PATHS, PlanFiles, Redirection, TooLargeError
-from rolecall.runner.runs.planned.journal import EndedAt, Journal, WithheldTask
+from rolecall.runner.runs.planned.journal import MAX_WAIT_VARIABLE, EndedAt, Journal, WithheldTask
 
 try:
     from ansible._internal import _task
@@ -396,6 +396,9 @@ def _complete_arguments(executor: Any, templar: Any) -> None:
 
 POLL_SECONDS = 0.2
 _DEFAULT_RETRIES = 3
+_DEFAULT_TIMEOUT_SECONDS = 120
+"""That of ``wait_timeout``."""
+
 _WAITER = "ansible_collections.kubernetes.core.plugins.module_utils.k8s.waiter"
 _WAITING_MODULES = frozenset(
     f"kubernetes.core.{name}" for name in ("k8s", "k8s_info", "k8s_json_patch", "k8s_rollback", "k8s_scale")
@@ -435,21 +438,27 @@ def install_fast_waits() -> None:
         waiter.time = FastClock()  # type: ignore[attr-defined]
 
 
+def _max_wait_seconds() -> float:
+    return float(os.environ.get(MAX_WAIT_VARIABLE) or math.inf)
+
+
 def shorten_waits(task: Any) -> None:
-    """Let a task that is about to start retry more often, within the time that it would have taken."""
+    """Let a task that is about to start retry more often, within the time that it would have taken, or may take."""
     if task.poll and task.poll > POLL_SECONDS:
         task.poll = POLL_SECONDS
     if task.delay <= POLL_SECONDS or not (task.until or task.retries):
         return
     retries = _DEFAULT_RETRIES if task.retries is None else task.retries
-    task.retries = math.ceil(retries * task.delay / POLL_SECONDS)
+    task.retries = math.ceil(min(retries * task.delay, _max_wait_seconds()) / POLL_SECONDS)
     task.delay = POLL_SECONDS
 
 
 def shorten_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with which a module waits less; it accepts integer seconds."""
     if name in _WAITING_MODULES and (arguments.get("wait") or "wait_sleep" in arguments):
-        return {**arguments, "wait_sleep": 1}
+        limit = _max_wait_seconds()
+        timeout = int(arguments.get("wait_timeout") or _DEFAULT_TIMEOUT_SECONDS)
+        return {**arguments, "wait_sleep": 1} | ({"wait_timeout": int(limit)} if limit < timeout else {})
     if name != "ansible.builtin.wait_for":
         return dict(arguments)
     only_time = {"timeout": 0} if "path" not in arguments else {}

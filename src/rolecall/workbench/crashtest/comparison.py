@@ -1,0 +1,197 @@
+"""Compares the end state of an interrupted trial with those of two uninterrupted runs.
+
+They are the same if they are equal up to a consistent renaming of the values that differ between the uninterrupted
+runs, and except for times, which are compared by their distance from the start. An object whose name differs, or was
+generated, is paired by its content.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rolecall.kube.metadata import metadata_of
+from rolecall.workbench.crashtest.end_state import EndObject, EndState
+from rolecall.workbench.crashtest.variables import (
+    Bindings,
+    Path,
+    Template,
+    Variables,
+    leaves,
+    shapes_that_differ,
+    text_of,
+)
+from rolecall.workbench.crashtest.write_log import ObjectId
+from rolecall.workbench.plan.shown_changes import SENSITIVE
+from rolecall.workbench.replay.equality import Clocks
+
+_ABSENT: Final = object()
+_VALUES: Final = frozenset({"data", "stringData"})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What an interruption left different in one object: the whole object, or the value at a path.
+
+    ``expected`` and ``found`` are displayed texts, empty for a value that does not exist.
+    """
+
+    subject: str
+    path: str = ""
+    expected: str = ""
+    found: str = ""
+
+
+@dataclass(slots=True)
+class Baseline:
+    """The end states of two uninterrupted runs; ``are_same`` decides whether two of their values differ only in time.
+
+    ``unstable`` names the objects that exist after only one of them, which are not compared.
+    """
+
+    one: EndState
+    two: EndState
+    clocks: Clocks
+    unstable: list[str] = field(default_factory=list)
+    _opaque: dict[ObjectId, frozenset[Path]] = field(default_factory=dict)
+    _templates: dict[tuple[ObjectId, Path], Template] = field(default_factory=dict)
+    _renamed: set[ObjectId] = field(default_factory=set)
+    """The objects of the first run whose names are generated, or differ."""
+
+    def __post_init__(self) -> None:
+        """Pair the objects of the runs, and find the values that differ."""
+        pairs = {ident: ident for ident, each in self.one.items() if ident in self.two and not _prefix(each)}
+        rest = [ident for ident in self.two if ident not in pairs]
+        for ident in [each for each in self.one if each not in pairs]:
+            candidates = [each for each in rest if _family(each, self.two[each]) == _family(ident, self.one[ident])]
+            if not candidates:
+                self.unstable.append(self.one[ident].title)
+                continue
+            pairs[ident] = min(candidates, key=lambda each: _distance(self.one[ident], self.two[each]))
+            rest.remove(pairs[ident])
+            self._renamed.add(ident)
+        self.unstable += [self.two[ident].title for ident in rest]
+        self._find_variables(pairs)
+
+    def _find_variables(self, pairs: dict[ObjectId, ObjectId]) -> None:
+        differing = []
+        for first, second in pairs.items():
+            one, two = self.one[first].content, self.two[second].content
+            self._opaque[first] = frozenset(shapes_that_differ(one, two))
+            values = dict(leaves(two, self._opaque[first]))
+            for path, value in leaves(one, self._opaque[first]):
+                if not _are_same(value, values[path], self.clocks):
+                    differing.append((first, path, text_of(value), text_of(values[path])))
+        variables = Variables()
+        for ident, path, value, other in sorted(differing, key=lambda each: len(each[2])):
+            self._templates[ident, path] = variables.add(value, other)
+
+    def differences(self, end: EndState, clocks: Clocks, show: Callable[[str], str]) -> list[Difference]:
+        """Return what differs in another end state; ``clocks`` are those of the first run and of the trial.
+
+        ``show`` hides secrets in a text.
+        """
+        comparison = _Comparison(self, clocks, show)
+        fixed = [ident for ident in self._opaque if ident not in self._renamed]
+        rest = [ident for ident in end if ident not in fixed]
+        found = []
+        pairs = [(ident, end[ident]) for ident in fixed if ident in end]
+        found += comparison.of_pairs(pairs, Bindings())
+        bindings = comparison.bindings
+        found += [Difference(self.one[ident].title, found="missing") for ident in fixed if ident not in end]
+        for ident in self._renamed:
+            family = _family(ident, self.one[ident])
+            tries = [
+                (comparison.of_pairs([(ident, end[each])], bindings), comparison.bindings, each)
+                for each in rest
+                if _family(each, end[each]) == family
+            ]
+            if not tries:
+                found.append(Difference(f"{self.one[ident].title}, or one like it", found="missing"))
+                continue
+            differences, bindings, chosen = min(tries, key=lambda each: len(each[0]))
+            found += differences
+            rest.remove(chosen)
+        found += [
+            Difference(end[ident].title, found="additional") for ident in rest if end[ident].title not in self.unstable
+        ]
+        return found
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """One comparison; ``bindings`` are those of the last call."""
+
+    baseline: Baseline
+    clocks: Clocks
+    show: Callable[[str], str]
+    bindings: Bindings = field(default_factory=Bindings)
+
+    def of_pairs(self, pairs: Iterable[tuple[ObjectId, EndObject]], bindings: Bindings) -> list[Difference]:
+        """Return the differences between objects of the baseline and their counterparts."""
+        self.bindings = bindings.copy()
+        found, with_variables = [], []
+        for ident, other in pairs:
+            one, opaque = self.baseline.one[ident], self.baseline._opaque[ident]  # noqa: SLF001 - one module
+            values = dict(leaves(other.content, opaque))
+            expected = dict(leaves(one.content, opaque))
+            for path in dict.fromkeys((*expected, *values)):
+                pair = expected.get(path, _ABSENT), values.get(path, _ABSENT)
+                template = self.baseline._templates.get((ident, path))  # noqa: SLF001
+                if template is not None and pair[1] is not _ABSENT:
+                    with_variables.append((template, other, path, *pair))
+                elif not _are_same(*pair, self.clocks):
+                    found.append(self._difference(other, path, *pair))
+        with_variables.sort(key=lambda each: len(each[0]))  # a text that is nothing but its value tells the value
+        for template, other, path, before, after in with_variables:
+            place = f"{other.title}: {path_text(path)}"
+            where = self.bindings.bind(template, text_of(after), place)
+            if where:
+                texts = f"the value in {where}", "another value"
+                found.append(Difference(other.title, path_text(path), *texts))
+            elif where is not None:
+                found.append(self._difference(other, path, before, after))
+        return found
+
+    def _difference(self, obj: EndObject, path: Path, before: Any, after: Any) -> Difference:
+        is_hidden = obj.is_secret and path[:1] and path[0] in _VALUES
+        before, after = (
+            "" if each is _ABSENT else SENSITIVE if is_hidden else self.show(text_of(each)) for each in (before, after)
+        )
+        if before == after:
+            after = f"{after}, another one"
+        return Difference(obj.title, path_text(path), before, after)
+
+
+def path_text(path: Path) -> str:
+    """Return a path as it is displayed."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _are_same(one: Any, two: Any, clocks: Clocks) -> bool:
+    """Return whether two values are equal, or are times with the same meaning."""
+    if type(one) is type(two) and one == two:
+        return True
+    if isinstance(one, str) and isinstance(two, str):
+        return clocks.are_same_texts(one, two)
+    are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, two))
+    return are_numbers and clocks.are_same_numbers(one, two)
+
+
+def _prefix(obj: EndObject) -> str:
+    return str(metadata_of(obj.content).get("generateName") or "")
+
+
+def _family(ident: ObjectId, obj: EndObject) -> tuple[str, ...]:
+    """Return what an object has in common with those that may be its counterparts."""
+    return ident.group, ident.plural, ident.key.namespace, _prefix(obj)
+
+
+def _distance(one: EndObject, two: EndObject) -> int:
+    """Return in how many values two objects differ."""
+    first, second = (dict(_texts(each)) for each in (one, two))
+    return sum(first.get(path) != second.get(path) for path in first.keys() | second.keys())
+
+
+def _texts(obj: EndObject) -> Iterator[tuple[Path, str]]:
+    return ((path, text_of(value)) for path, value in leaves(obj.content, frozenset()))

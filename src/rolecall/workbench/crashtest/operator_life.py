@@ -1,0 +1,171 @@
+"""The work of one operator process for one object: reconciles until nothing remains to be done, or until it dies.
+
+The rounds are those of an operator: again when the role requests it, when controllers have changed what the operator
+watches, and after a failure. A role that requests every next run has settled when two rounds have changed nothing.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from rolecall.kube.connection import Request, read_object
+from rolecall.kube.errors import NotFoundError
+from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.work_queue import Cause
+from rolecall.workbench.crashtest.write_log import ObjectId, WriteLog
+from rolecall.workbench.plan.convergence import WrittenVersion, wait_for_controllers
+from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles
+
+MAX_ROUNDS: Final = 12
+_QUIET_ROUNDS: Final = 2
+"""So many rounds without a change, one after the other, would go on without one."""
+
+
+class Fate(StrEnum):
+    """How the work of an operator ended."""
+
+    SETTLED = "settled"
+    DIED = "died"
+    STUCK = "stuck"
+    ENDLESS = "endless"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The fate of an operator, and for a stuck or endless one the reason."""
+
+    fate: Fate
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The seconds that an operator may work, and that a task may wait for an object."""
+
+    seconds: float
+    wait_seconds: float
+
+
+@dataclass(slots=True)
+class OperatorLife:
+    """One operator process; a new one knows nothing of its predecessor."""
+
+    context: PlanContext
+    watch: Watch
+    log: WriteLog
+    limits: Limits
+    reconciles: PlannedReconciles = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let the log receive all writes."""
+        key, life = self.log.primary_id.key, self.log.life
+        self.reconciles = PlannedReconciles(
+            self.context,
+            self.watch,
+            key,
+            own_writes=self.log,
+            may_write=lambda: life.is_alive,
+            max_wait_seconds=self.limits.wait_seconds,
+        )
+        self.context.interceptor.before_write[self.watch.gvk, key] = self.log.before_write
+
+    async def settle(self, *, until_unchanged: bool, max_rounds: int = MAX_ROUNDS) -> Ending:
+        """Work until no reconcile is due, and with ``until_unchanged`` until one has changed nothing.
+
+        Raises KubeError and PlanError.
+        """
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await self._settle(max_rounds, until_unchanged=until_unchanged)
+        except TimeoutError:
+            records = self.reconciles.recorder.records
+            task = records[-1].unfinished_task if records else None
+            where = f" at the task {task.name!r} ({task.path})" if task else ""
+            return Ending(Fate.STUCK, f"had not settled after {self.limits.seconds:.0f} s{where}")
+
+    async def _settle(self, max_rounds: int, *, until_unchanged: bool) -> Ending:
+        causes: tuple[Cause, ...] = ()
+        quiet, failure = 0, ""
+        for _ in range(max_rounds):
+            changes, seen = self.log.run_changes, await self._versions()
+            known = dict(self.log.objects)
+            result = await self._reconcile(causes)
+            if result is None:
+                return Ending(Fate.DIED)
+            if self.reconciles.stopped_at:
+                return Ending(Fate.SETTLED)
+            quiet = quiet + 1 if self.log.run_changes == changes else 0
+            own = {ident: version for ident, version in self.log.objects.items() if version != known.get(ident)}
+            causes = await self._next_causes(seen | own)
+            if result.failed:
+                failure = self._failure()
+                if quiet >= _QUIET_ROUNDS:
+                    return Ending(Fate.STUCK, failure)
+                causes = (Cause("retry"),)
+                continue
+            failure = ""
+            if not causes and until_unchanged and not quiet:
+                causes = (Cause("period"),)
+            elif not causes or quiet >= _QUIET_ROUNDS:
+                return Ending(Fate.SETTLED)
+        return (
+            Ending(Fate.STUCK, failure) if failure else Ending(Fate.ENDLESS, f"still changes after {max_rounds} runs")
+        )
+
+    async def _reconcile(self, causes: tuple[Cause, ...]) -> Result | None:
+        """Reconcile once; return None if the operator has died."""
+        task = asyncio.create_task(self.reconciles.reconcile(causes))
+
+        def stop() -> None:
+            task.cancel()
+
+        self.log.stop = stop
+        first = len(self.log.writes)
+        try:
+            result, _ = await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if self.log.life.is_alive or (current is not None and current.cancelling()):
+                raise
+            return None
+        for record in self.reconciles.recorder.records[-1:]:
+            self.log.writes[first:] = [each.of_task_in(record) for each in self.log.writes[first:]]
+        return result if self.log.life.is_alive else None
+
+    def _failure(self) -> str:
+        summary = self.reconciles.last_summary
+        return (summary.message if summary else "") or NO_REASON
+
+    async def _versions(self) -> dict[ObjectId, str]:
+        """Return the current versions of the written objects that still exist."""
+        found = {ident: await stored(self.context, ident) for ident, version in self.log.objects.items() if version}
+        return {ident: resource_version_of(obj[1]) for ident, obj in found.items() if obj}
+
+    async def _next_causes(self, seen: dict[ObjectId, str]) -> tuple[Cause, ...]:
+        """Return why the operator would reconcile again; ``seen`` are the versions that the last run has seen."""
+        summary = self.reconciles.last_summary
+        if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
+            return (Cause("requeue_after"),)
+        watched = []
+        for ident, version in seen.items():
+            resource = await self.context.client.resource_for_path(ident.group, ident.version, ident.plural)
+            if version and resource and self.reconciles.watches_kind(resource.gvk):
+                watched.append(WrittenVersion(resource.gvk, ident.key, version))
+        changed, _ = await wait_for_controllers(self.context.client, watched)
+        return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in changed[:1])
+
+
+async def stored(context: PlanContext, ident: ObjectId) -> tuple[GVK, RawObject] | None:
+    """Return an object of the sandbox with its kind, None if it does not exist. Raises KubeError."""
+    resource = await context.client.resource_for_path(ident.group, ident.version, ident.plural)
+    if resource is None or resource.is_virtual:
+        return None
+    try:
+        body = await context.client.receive(Request("GET", resource.path_of(ident.key)))
+    except NotFoundError:
+        return None
+    return resource.gvk, read_object(body, resource.plural)

@@ -1,0 +1,205 @@
+"""The tested object in its sandbox: its initial state, and its work without an interruption or with one.
+
+Every piece of work starts from the same state: all objects of the sandbox are reset to it, including their uids.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import InvalidError, NotFoundError
+from rolecall.kube.references import RawObject
+from rolecall.runner.record.files import RecordFiles
+from rolecall.runner.record.memory import RecordMemory
+from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.run_record import RunRecord
+from rolecall.system.blocking_work import run_in_thread
+from rolecall.workbench.crashtest.end_state import EndState, end_state
+from rolecall.workbench.crashtest.operator_life import Ending, Fate, Limits, OperatorLife
+from rolecall.workbench.crashtest.write_log import Life, ObjectId, Write, WriteLog
+from rolecall.workbench.plan.model import PlanError, TaskName
+from rolecall.workbench.plan.planner import Target, apply_file
+from rolecall.workbench.plan.reconciles import PlanContext
+from rolecall.workbench.plan.sandbox import Sandbox, SandboxState
+from rolecall.workbench.plan.shown_changes import sensitive_values
+
+UNINTERRUPTED_LIMITS: Final = Limits(seconds=600.0, wait_seconds=120.0)
+_MORE_ROUNDS: Final = 4
+"""The rounds within which an uninterrupted role must stop changing something; otherwise it never does."""
+
+_MAX_RECORD_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Uninterrupted:
+    """The work of an operator that was not killed: its writes, all objects it has written, and the end state.
+
+    ``is_unchanging`` if the role has reached a state in which it changes nothing.
+    """
+
+    writes: tuple[Write, ...]
+    end: EndState
+    objects: tuple[ObjectId, ...]
+    started: datetime
+    seconds: float
+    is_unchanging: bool
+    stopped_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The work of an operator that was killed, and of the next one; ``ending`` is that of the last of them.
+
+    ``last`` is the write after which the operator died, None if it did not die.
+    """
+
+    ending: Ending
+    last: Write | None
+    end: EndState
+    records: tuple[RunRecord, ...]
+    started: datetime
+    seconds: float
+
+
+@dataclass(slots=True)
+class Subject:
+    """An object of the sandbox; ``start`` it before anything else."""
+
+    sandbox: Sandbox
+    context: PlanContext
+    life: Life
+    target: Target
+    resource: ApiResource
+    secrets: dict[str, None] = field(default_factory=dict)
+    """Texts that must not be displayed."""
+
+    withheld: dict[TaskName, None] = field(default_factory=dict)
+    _state: SandboxState | None = None
+    _primary: RawObject = field(default_factory=dict)
+    _others: tuple[ObjectId, ...] = ()
+    """The objects that were written before the initial state."""
+
+    @property
+    def title(self) -> str:
+        """The kind and the key."""
+        return f"{self.target.watch.gvk.kind} {self.target.key}"
+
+    async def start(self, *, deletes: bool, edited: RawObject | None) -> None:
+        """Apply the file of the object and keep the initial state; settle, and delete or edit the object before that.
+
+        Raises KubeError, PlanError, SourceError.
+        """
+        client, gvk, key = self.context.client, self.target.watch.gvk, self.target.key
+        if self.target.edited is not None:
+            await self._apply(self.target.edited)
+        await self._keep()
+        if deletes or edited is not None:
+            settled = await self.uninterrupted()
+            if settled.stopped_at:
+                raise PlanError(f"{self.title} doesn't settle in a plan: complete up to task {settled.stopped_at}")
+            self._others = settled.objects
+        if edited is not None:
+            await self._apply(edited)
+        if deletes:
+            await client.delete(gvk, key)
+        if deletes or edited is not None:
+            await self._keep()
+
+    async def _apply(self, edited: RawObject) -> None:
+        try:
+            await apply_file(self.context.client, self.target.watch.gvk, self.target.key, edited)
+        except InvalidError as error:
+            raise PlanError(f"the API server would reject {self.title}: {error.message}") from error
+
+    async def _keep(self) -> None:
+        try:
+            self._primary = await self.context.client.get(self.target.watch.gvk, self.target.key)
+        except NotFoundError as error:
+            raise PlanError(f"{self.title} has no finalizer, so nothing runs when it is deleted") from error
+        self._state = await self.sandbox.capture(self.context.importer)
+
+    async def reset(self) -> None:
+        """Reset the sandbox to the initial state. Raises SourceError."""
+        assert self._state is not None  # noqa: S101 - started
+        self.context.interceptor.importer = await self.sandbox.restore(self._state)
+        self.life.is_alive = True
+
+    def _operator(self, log: WriteLog, limits: Limits) -> OperatorLife:
+        return OperatorLife(self.context, self.target.watch, log, limits)
+
+    def _log(self, dies_after: int = 0) -> WriteLog:
+        return WriteLog(life=self.life, resource=self.resource, primary=self._primary, dies_after=dies_after)
+
+    async def uninterrupted(self, *, until_unchanged: bool | None = None) -> Uninterrupted:
+        """Work from the current state until the object is idle, and with ``until_unchanged`` until nothing changes.
+
+        None tries whether the role comes to that. Raises KubeError, and PlanError if the role fails.
+        """
+        started, clock, log = datetime.now(UTC), time.monotonic(), self._log()
+        operator = self._operator(log, UNINTERRUPTED_LIMITS)
+        ending = await operator.settle(until_unchanged=bool(until_unchanged))
+        self._note(operator)
+        for problem in self.context.interceptor.problems:
+            if problem.is_unreadable:
+                raise PlanError(f"{self.title}: {problem.text}")
+        if ending.fate is not Fate.SETTLED:
+            raise PlanError(
+                f"the role of {self.title} {_failing(ending)} even if nothing interrupts it: {ending.message}"
+            )
+        idle = len(log.writes), await end_state(self.context, log, self._others)
+        stopped_at, is_unchanging = operator.reconciles.stopped_at, bool(until_unchanged)
+        if until_unchanged is None and not stopped_at:
+            again = await operator.settle(until_unchanged=True, max_rounds=_MORE_ROUNDS)
+            self._note(operator)
+            is_unchanging = again.fate is Fate.SETTLED
+        if is_unchanging:
+            idle = len(log.writes), await end_state(self.context, log, self._others)
+        seconds = time.monotonic() - clock
+        writes, objects = tuple(log.writes[: idle[0]]), tuple(dict.fromkeys((*self._others, *log.objects)))
+        return Uninterrupted(writes, idle[1], objects, started, seconds, is_unchanging, stopped_at)
+
+    async def interrupted(
+        self, number: int, limits: Limits, objects: Iterable[ObjectId], *, until_unchanged: bool
+    ) -> Interrupted:
+        """Reset the sandbox, and work with an operator that dies after a write, and then with another one.
+
+        ``objects`` belong to the end state in addition to those that are written now. Raises KubeError, PlanError.
+        """
+        await self.reset()
+        started, clock, log = datetime.now(UTC), time.monotonic(), self._log(number)
+        operators = [self._operator(log, limits)]
+        ending = await operators[0].settle(until_unchanged=until_unchanged)
+        last = None if self.life.is_alive else log.writes[-1]
+        if last is not None:
+            self.life.is_alive = True
+            operators.append(self._operator(log, limits))
+            ending = await operators[1].settle(until_unchanged=until_unchanged)
+        end = await end_state(self.context, log, objects)
+        for operator in operators:
+            self._note(operator)
+        records = tuple(record for operator in operators for record in operator.reconciles.recorder.records)
+        return Interrupted(ending, last, end, records, started, time.monotonic() - clock)
+
+    def _note(self, operator: OperatorLife) -> None:
+        """Note the secrets that the runs of an operator have read, and the tasks that were not run."""
+        records = operator.reconciles.recorder.records
+        self.secrets |= dict.fromkeys(sensitive_values(self.target.watch, records, os.environ))
+        self.withheld |= operator.reconciles.withheld
+
+    async def write_records(self, records: Iterable[RunRecord], directory: Path) -> None:
+        """Write records into a directory, as an operator would. Raises OSError."""
+        recorder = Recorder(self.context.client, RecordMemory(0))
+        files = RecordFiles(directory, _MAX_RECORD_BYTES)
+        for record in records:
+            document = await recorder.document(self.target.watch, record)
+            await run_in_thread(partial(files.write, record, document))
+
+
+def _failing(ending: Ending) -> str:
+    return "fails" if ending.fate is Fate.STUCK else "doesn't settle"

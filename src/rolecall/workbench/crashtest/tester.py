@@ -1,0 +1,219 @@
+"""Tests whether a role survives that it, and its operator, are killed after any of its writes.
+
+The object is reconciled twice without an interruption: this numbers the writes and shows the end state. Then, for each
+write, the sandbox is reset to its initial state, the operator is killed after that write, and another one continues.
+The cluster receives nothing but reads.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from rolecall.kube.client import Client
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.runs.process import ProcessRunner, Runner
+from rolecall.runner.warm.starter import starter_for
+from rolecall.workbench.crashtest.comparison import Baseline
+from rolecall.workbench.crashtest.end_state import EndState
+from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
+from rolecall.workbench.crashtest.operator_life import Fate, Limits
+from rolecall.workbench.crashtest.subject import UNINTERRUPTED_LIMITS, Interrupted, Subject, Uninterrupted
+from rolecall.workbench.crashtest.variables import leaves, text_of
+from rolecall.workbench.crashtest.write_log import Life
+from rolecall.workbench.plan.model import PlanError
+from rolecall.workbench.plan.planner import (
+    Report,
+    Target,
+    Targets,
+    import_targets,
+    reachable_targets_of,
+    read_objects,
+)
+from rolecall.workbench.plan.reconciles import PlanContext, plan_context
+from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
+from rolecall.workbench.plan.sandbox_sources import LiveSource, RememberingSource, Source
+from rolecall.workbench.plan.shown_changes import redactor
+from rolecall.workbench.replay.equality import Clocks
+
+OnTrial = Callable[[Trial], None]
+_MIN_SECONDS: Final = 60.0
+_MIN_WAIT_SECONDS: Final = 15.0
+_LEAST_TOLERANCE_SECONDS: Final = 10.0
+_MIN_SECRET_CHARACTERS: Final = 4
+
+
+async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTrial) -> CrashTest:
+    """Return the trials of an object; ``report`` is called with progress messages, ``on_trial`` after each trial.
+
+    Raises PlanError, SourceError, KubeError, ControlPlaneError.
+    """
+    plan = request.plan
+    async with await Client.connect(plan.settings.kubeconfig) as cluster:
+        targets = await reachable_targets_of(plan, cluster)
+        async with (
+            starter_for(plan.watches, warm=plan.settings.warm) as starter,
+            running_sandbox(report) as sandbox,
+            opened_tester(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as tester,
+        ):
+            return await tester.test(targets, report, on_trial)
+
+
+@asynccontextmanager
+async def opened_tester(
+    request: CrashTestRequest, sandbox: Sandbox, source: Source, runner: Runner
+) -> AsyncIterator["CrashTester"]:
+    """Yield a tester in a sandbox that is filled from a source."""
+    life, plan = Life(), request.plan
+    importer = sandbox.importer(RememberingSource(source))
+    async with plan_context(
+        plan.settings, importer, runner, runs_commands=plan.runs_commands, may_write=lambda: life.is_alive
+    ) as context:
+        yield CrashTester(request, sandbox, context, life)
+
+
+@dataclass(frozen=True, slots=True)
+class CrashTester:
+    """Tests one object in a sandbox."""
+
+    request: CrashTestRequest
+    sandbox: Sandbox
+    context: PlanContext
+    life: Life
+
+    async def test(self, targets: Targets, report: Report, on_trial: OnTrial) -> CrashTest:
+        """Test the only object of the targets. Raises PlanError, SourceError, KubeError."""
+        started, request = time.monotonic(), self.request
+        subject = await self.subject(targets)
+        report(f"Running the role of {subject.title} without an interruption")
+        await subject.start(deletes=request.deletes, edited=self._edited(subject.target))
+        first = await subject.uninterrupted()
+        numbers = self._numbers(subject, first)
+        await subject.reset()
+        report(f"Running it again: it has {len(first.writes)} writes")
+        trials = _Trials(subject, first, await subject.uninterrupted(until_unchanged=first.is_unchanging))
+        for number in numbers:
+            report(f"Killing the operator after write {number} of {len(first.writes)}")
+            on_trial(await trials.at(number, request.records))
+        return CrashTest(
+            title=subject.title,
+            writes=first.writes,
+            trials=tuple(trials.done),
+            stopped_at=trials.show(first.stopped_at),
+            withheld=tuple(subject.withheld),
+            notes=(*self.context.importer.assumptions, *trials.notes()),
+            seconds=time.monotonic() - started,
+        )
+
+    async def subject(self, targets: Targets) -> Subject:
+        """Import the only object of the targets, and return it. Raises PlanError, SourceError, KubeError."""
+        if len(targets.single) != 1:
+            raise PlanError(f"expected one object of a watched kind in the files, found {len(targets.single)}")
+        [target] = targets.single
+        await import_targets(self.context, targets)
+        resource = await self.context.client.resource(target.watch.gvk)
+        return Subject(self.sandbox, self.context, self.life, target, resource)
+
+    def _edited(self, target: Target) -> RawObject | None:
+        """Return the changed object that the request names, None if it names none."""
+        path = self.request.edited
+        if path is None:
+            return None
+        for obj in read_objects(path):
+            if GVK.of_object(obj) == target.watch.gvk and metadata_of(obj).get("name") == target.key.name:
+                return obj
+        raise PlanError(f"{path}: expected {target.watch.gvk.kind} {target.key.name}, which is not among its objects")
+
+    def _numbers(self, subject: Subject, first: Uninterrupted) -> tuple[int, ...]:
+        """Return the numbers of the writes to try. Raises PlanError if there is nothing to test."""
+        count = len(first.writes)
+        if self.request.deletes and any(
+            subject.target.key == ident.key for ident in first.end if ident.plural == subject.resource.plural
+        ):
+            raise PlanError(
+                f"{subject.title} still exists after the run of its finalizer, even if nothing interrupts it"
+            )
+        if not count:
+            hint = "test an object that doesn't exist yet with -f FILE, a change with --to FILE, or --deletion"
+            raise PlanError(f"the role changes nothing for {subject.title} as it is; {hint}")
+        if unknown := [number for number in self.request.writes if number > count]:
+            raise PlanError(f"there is no write {unknown[0]}: the role of {subject.title} has {count}")
+        return self.request.writes or tuple(range(1, count + 1))
+
+
+@dataclass(slots=True)
+class _Trials:
+    """The trials of a subject, compared with two uninterrupted runs."""
+
+    subject: Subject
+    first: Uninterrupted
+    second: Uninterrupted
+    done: list[Trial] = field(default_factory=list)
+    baseline: Baseline = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compare the uninterrupted runs."""
+        first, second = self.first, self.second
+        self.baseline = Baseline(first.end, second.end, _clocks(first, second))
+        self._hide(first.end)
+        self._hide(second.end)
+
+    def notes(self) -> list[str]:
+        """Return what was not compared, as sentences."""
+        found = [
+            f"{each} exists after one of two uninterrupted runs, and isn't compared" for each in self.baseline.unstable
+        ]
+        if not self.first.is_unchanging and not self.first.stopped_at:
+            found.append("Every run of the role changes something; only the runs until the object is idle are compared")
+        return found
+
+    async def at(self, number: int, records: Path) -> Trial:
+        """Return the trial whose operator dies after a write; keep the records of a bad one in a directory."""
+        first, started = self.first, time.monotonic()
+        longest = max(first.seconds, self.second.seconds)
+        limits = Limits(
+            max(_MIN_SECONDS, 10 * longest), min(UNINTERRUPTED_LIMITS.wait_seconds, max(_MIN_WAIT_SECONDS, 2 * longest))
+        )
+        work = await self.subject.interrupted(
+            number, limits, (*first.objects, *first.end), until_unchanged=first.is_unchanging
+        )
+        self._hide(work.end)
+        trial = self._judged(number, work)
+        directory = None
+        if trial.verdict is not Verdict.SAME:
+            directory = records / f"write-{number}"
+            await self.subject.write_records(work.records, directory)
+        trial = replace(trial, records=directory, seconds=time.monotonic() - started)
+        self.done.append(trial)
+        return trial
+
+    def _judged(self, number: int, work: Interrupted) -> Trial:
+        write = self.first.writes[number - 1]
+        if work.last is None:
+            message = f"this time, the role made fewer writes ({work.ending.fate}: {self.show(work.ending.message)})"
+            return Trial(number, write, Verdict.NOT_TRIED, message=message)
+        other = next(iter(self.second.writes[number - 1 : number]), write)
+        if not work.last.is_like(write, other):
+            return Trial(number, write, Verdict.NOT_TRIED, message=f"this time, it was {work.last.request}")
+        if work.ending.fate is not Fate.SETTLED:
+            return Trial(number, write, Verdict(work.ending.fate.value), message=self.show(work.ending.message))
+        found = self.baseline.differences(work.end, _clocks(self.first, work), self.show)
+        return Trial(number, write, Verdict.DIFFERS if found else Verdict.SAME, tuple(found))
+
+    def show(self, text: str) -> str:
+        """Return a text without the secrets that are known by now."""
+        return redactor(self.subject.secrets)(text)
+
+    def _hide(self, end: EndState) -> None:
+        """Add the values of the Secrets in an end state to the secrets."""
+        for obj in end.values():
+            for path, value in leaves(obj.content, frozenset()) if obj.is_secret else ():
+                if path[0] == "data" and len(text := text_of(value)) >= _MIN_SECRET_CHARACTERS:
+                    self.subject.secrets[text] = None
+
+
+def _clocks(one: Uninterrupted, two: Uninterrupted | Interrupted) -> Clocks:
+    return Clocks(one.started, two.started, _LEAST_TOLERANCE_SECONDS + max(one.seconds, two.seconds))

@@ -1,0 +1,177 @@
+"""The writes for one object in their order, those of its runs and of the operator, and the death of the operator.
+
+``WriteLog`` receives each write after the API server has committed it and before the run gets the response, and only
+if it changed something. At the chosen write, it kills all processes of the run with SIGKILL and ends the life of the
+operator: from then on, neither the proxy nor the operator sends a write.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.metadata import metadata_of, resource_version_of
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.proxy import ProxiedRequest, RequestOrigin
+from rolecall.runner.proxy.request_info import parse
+from rolecall.runner.reconcile.own_writes import OwnWrites, Request
+from rolecall.runner.record.run_record import RunRecord
+from rolecall.runner.runs.process_marks import processes_of_run
+from rolecall.system.processes import KILL_LIMIT_SECONDS, kill_all
+from rolecall.workbench.plan.model import TaskName
+
+OPERATOR: Final = "the operator"
+_EVENTS: Final = "events"
+_request: ContextVar[ProxiedRequest | None] = ContextVar("request", default=None)
+"""The write that the proxy is handling in the current task; None if the operator writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectId:
+    """An object in the URL of a request; an object in a Secret's resource is a Secret."""
+
+    group: str
+    version: str
+    plural: str
+    key: ObjectKey
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it is an Event, which every run may create or count."""
+        return self.plural == _EVENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write that changed something: its request, the name of a created object, and the task that sent it.
+
+    A generated name ends with ``*``. ``origin`` is None for a write of the operator.
+    """
+
+    method: str
+    target: str
+    name: str = ""
+    origin: RequestOrigin | None = None
+    task: TaskName = field(default_factory=lambda: TaskName(OPERATOR))
+
+    @property
+    def request(self) -> str:
+        """The request as it is displayed."""
+        return f"{self.method} {self.target}" + (f" ({self.name})" if self.name else "")
+
+    def is_like(self, one: "Write", two: "Write") -> bool:
+        """Return whether this may be a write that uninterrupted runs have as ``one`` and ``two``.
+
+        If they differ, the name is random, and only the resource counts.
+        """
+        if one.request == two.request:
+            return self.request == one.request
+        kinds = {(each.method, *_resource_of(each)) for each in (self, one, two)}
+        return len(kinds) == 1
+
+    def of_task_in(self, record: RunRecord) -> "Write":
+        """Return the write with the task that sent it."""
+        if self.origin is None:
+            return self
+        found = record.tasks.get((self.origin.task, self.origin.host))
+        is_hidden = self.origin.is_hidden or (found is not None and found.is_hidden)
+        task = TaskName(found.name, found.path, is_hidden) if found else TaskName("an unknown task")
+        return replace(self, task=task)
+
+
+def _resource_of(write: Write) -> tuple[str, ...]:
+    info = parse(write.method, write.target)
+    return info.group, info.resource, info.namespace, info.subresource
+
+
+@dataclass(slots=True)
+class Life:
+    """Whether the operator is alive; a dead one writes nothing, and neither do its runs."""
+
+    is_alive: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class WriteLog(OwnWrites):
+    """Numbers the writes for one primary from 1, and ends the life of the operator after the write ``dies_after``.
+
+    ``primary`` is the primary as it is before the first write. ``stop`` is called at the death.
+    """
+
+    life: Life
+    resource: ApiResource
+    primary: RawObject
+    dies_after: int = 0
+    stop: Callable[[], None] = lambda: None
+    writes: list[Write] = field(default_factory=list)
+    objects: dict[ObjectId, str] = field(default_factory=dict)
+    """The version of each object as it was last written, empty if it was deleted."""
+
+    with_status: set[ObjectId] = field(default_factory=set)
+    """The objects whose status a run has written."""
+
+    run_changes: int = 0
+    """How many writes of runs changed something other than an Event."""
+
+    _last: ProxiedRequest | None = None
+
+    @property
+    def primary_id(self) -> ObjectId:
+        """The primary."""
+        gvk = self.resource.gvk
+        return ObjectId(gvk.group, gvk.version, self.resource.plural, ObjectKey.of_object(self.primary))
+
+    async def before_write(self, request: ProxiedRequest) -> None:
+        """Remember the write that the current task handles."""
+        _request.set(request)
+
+    def record_write(self, request: Request, obj: RawObject) -> None:
+        """Give a write that changed an object its number."""
+        OwnWrites.record_write(self, request, obj)
+        proxied = _request.get()
+        if proxied is None:
+            self._operator_wrote(obj)
+        else:
+            self._run_wrote(proxied, obj)
+
+    def record_removal(self, request: Request, uid: str) -> None:
+        """Give a write that deleted an object for good its number."""
+        OwnWrites.record_removal(self, request, uid)
+        if (proxied := _request.get()) is not None:
+            self._run_wrote(proxied, None)
+
+    def _operator_wrote(self, obj: RawObject) -> None:
+        before, self.primary = metadata_of(self.primary).get("finalizers"), obj
+        changes_finalizers = (before or []) != (metadata_of(obj).get("finalizers") or [])
+        path = self.resource.path_of(ObjectKey.of_object(obj))
+        self._number(Write("PUT", path if changes_finalizers else f"{path}/status"), "")
+
+    def _run_wrote(self, proxied: ProxiedRequest, obj: RawObject | None) -> None:
+        info, metadata = proxied.info, metadata_of(obj or {})
+        key = info.key if info.name else ObjectKey.of_object(obj or {})
+        ident = ObjectId(info.group, info.version, info.resource, key)
+        if info.subresource in ("", "status", "scale"):
+            self.objects[ident] = resource_version_of(obj or {})
+            self.with_status |= {ident} if info.subresource == "status" else set()
+            if ident == self.primary_id and obj is not None:
+                self.primary = obj
+        if proxied is self._last:  # a request may change several objects
+            return
+        self._last = proxied
+        self.run_changes += not ident.is_event
+        is_created = info.verb == "create" and not info.subresource
+        prefix = metadata.get("generateName") if is_created else ""
+        name = f"{prefix}*" if prefix else str(metadata.get("name") or "") if is_created else ""
+        self._number(Write(proxied.method, proxied.path, name, proxied.origin), proxied.spec.ident)
+
+    def _number(self, write: Write, run: str) -> None:
+        if not self.life.is_alive:
+            return  # was sent before the death
+        self.writes.append(write)
+        if len(self.writes) != self.dies_after:
+            return
+        self.life.is_alive = False
+        if run:
+            kill_all(lambda: processes_of_run(run), KILL_LIMIT_SECONDS)
+        self.stop()
