@@ -154,6 +154,12 @@ plan-proof: setup ## Plan, run, and compare the writes: the stories, the example
 	ROLECALL_PROOF_TABLE=$$table ROLECALL_PLANNED_ROLES=$(ROLES_BY_CHANCE) $(BIN)/pytest $(PROOFS) --timeout 3000 || failed=1; \
 	cat $$table; rm $$table; [ -z "$${failed:-}" ]
 
+.PHONY: crashtest
+crashtest: setup ## Kill the operator after each write for every sample in turn, and compare the end states
+	$(RUN) rolecall cluster exec --name crashtest -- bash -euc 'kubectl apply -k deploy/crds >/dev/null; failed=0; \
+	for sample in $(filter-out %/kustomization.yaml,$(wildcard deploy/samples/*.yaml)); do \
+	rolecall crashtest -f $$sample || failed=$$?; done; exit $$failed'
+
 .PHONY: test-matrix
 test-matrix: setup ## Unit tests, parity and real plays with each ansible-core of CORES whose Python is installed
 	failed=; for pair in $(CORES); do \

@@ -311,3 +311,37 @@ LEDGER: Final = Case(
     finding="additional",
 )
 """A case whose object is deleted, and whose role has the variable ``state``."""
+
+_RECORD_SIZE: Final = """
+- name: Record the size
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ me }}-record", namespace: "{{ ns }}"}
+      data: {size: "size {{ size | default('none') }}"}
+"""
+_RESIZE: Final = """
+- name: Resize the disk
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ me }}-disk", namespace: "{{ ns }}"}
+      data: {size: "size {{ size | default('none') }}"}
+  when: recorded != 'size ' ~ size | default('none')
+"""
+RESIZED: Final = Case(
+    f"""
+- name: Read the record
+  kubernetes.core.k8s_info: {{kind: ConfigMap, name: "{{{{ me }}}}-record", namespace: "{{{{ ns }}}}"}}
+  register: record
+- name: Remember the recorded size
+  ansible.builtin.set_fact:
+    recorded: "{{{{ record.resources[0].data.size if record.resources else '' }}}}"
+{_RECORD_SIZE}{_RESIZE}""",
+    {f"{_RECORD_SIZE}{_RESIZE}": f"{_RESIZE}{_RECORD_SIZE}"},
+    "Record the size",
+    finding="size",
+)
+"""A case whose object gets another ``size``."""

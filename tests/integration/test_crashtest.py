@@ -1,14 +1,19 @@
 """A crash test finds each planted fault at its task, and nothing in the corrected role."""
 
 import asyncio
+import json
+import re
+import stat
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from rolecall.cli.main import main
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
@@ -16,13 +21,17 @@ from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.processes import reap_children
+from rolecall.workbench.crashtest import tester
 from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
 from rolecall.workbench.crashtest.operator_life import Fate, Limits, OperatorLife
 from rolecall.workbench.crashtest.tester import CrashTester, opened_tester
 from rolecall.workbench.crashtest.write_log import WriteLog
 from rolecall.workbench.plan.planner import Target, Targets, apply_file
+from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.plan.sandbox_sources import LiveSource
-from tests.integration.crash_cases import CASES, LEDGER, Case
+from rolecall.workbench.project.demo_inputs import Applier
+from tests.integration.crash_cases import CASES, LEDGER, RESIZED, Case
+from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, clear, primary
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
@@ -31,8 +40,12 @@ from tests.integration.world import CONFIG_MAP, POD, TIMEOUT_SECONDS, World, con
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
-PLAIN, FINAL = KINDS[0], KINDS[1]
+PLAIN, FINAL, SHOP, FAILING = KINDS[0], KINDS[1], KINDS[2], KINDS[3]
 _INCLUDE = '- name: Run the tasks of the case\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
+NO_PERMISSIONS = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: powerless, namespace: default}}"
+GUIDE = (PROJECT / "docs/guides/crash-consistency.md").read_text()
+ROLE_OF_GUIDE, REMEDY = (text + "\n" for text in re.findall(r"```yaml\n(.*?)\n```", GUIDE, re.DOTALL))
+[CHOICE] = re.findall(r"- name: Choose a password\n.*?\n\n", ROLE_OF_GUIDE, re.DOTALL)
 SHARED = Shared(
     {
         "plain": Role(_INCLUDE, NAMES),
@@ -41,6 +54,9 @@ SHARED = Shared(
             f"{NAMES[:-1]}, state: present}}\n"
             "finalizer: {name: test.rolecall.dev/finalizer, vars: {state: absent}}",
         ),
+        "shop": Role(ROLE_OF_GUIDE),
+        "failing": Role("- name: Give up\n  ansible.builtin.fail: {msg: it never works}\n"),
+        "fixed": Role(ROLE_OF_GUIDE.replace(CHOICE, f"{REMEDY}\n")),
     },
     files={
         **{f"roles/plain/tasks/{name}.yml": case.tasks.replace("KIND", PLAIN.kind) for name, case in CASES.items()},
@@ -48,6 +64,8 @@ SHARED = Shared(
             f"roles/plain/tasks/{name}-corrected.yml": case.corrected.replace("KIND", PLAIN.kind)
             for name, case in CASES.items()
         },
+        "roles/plain/tasks/resized.yml": RESIZED.tasks,
+        "roles/plain/tasks/resized-corrected.yml": RESIZED.corrected,
         "roles/final/tasks/ledger.yml": LEDGER.tasks,
         "roles/final/tasks/ledger-corrected.yml": LEDGER.corrected,
     },
@@ -74,7 +92,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Ite
 async def crash_tester_of(
     project: Project, clusters: Clusters, gvk: GVK, name: str, setup: str = "", **asked: Any
 ) -> AsyncIterator[tuple[CrashTester, Targets]]:
-    """Yield the tester of an object that does not exist yet, whose name is that of its case."""
+    """Yield the crash_tester of an object that does not exist yet, whose name is that of its case."""
     with project.entered():
         plan = project.request(clusters.reader, kind=gvk.kind, name=name)
         request = CrashTestRequest(plan, project.directory / "records" / name, **asked)
@@ -92,9 +110,9 @@ async def crash_tester_of(
             try:
                 async with (
                     starter_for(plan.watches, warm=plan.settings.warm) as starter,
-                    opened_tester(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as tester,
+                    opened_tester(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as crash_tester,
                 ):
-                    yield tester, targets
+                    yield crash_tester, targets
             finally:
                 await sandbox.forget()
 
@@ -103,8 +121,8 @@ async def crash_test_of(
     project: Project, clusters: Clusters, gvk: GVK, name: str, setup: str = "", **asked: Any
 ) -> CrashTest:
     """Return the crash test of an object that does not exist yet, whose name is that of its case."""
-    async with crash_tester_of(project, clusters, gvk, name, setup, **asked) as (tester, targets):
-        return await tester.test(targets, lambda _: None, print)
+    async with crash_tester_of(project, clusters, gvk, name, setup, **asked) as (crash_tester, targets):
+        return await crash_tester.test(targets, lambda _: None, print)
 
 
 def bad_trials(found: CrashTest) -> list[Trial]:
@@ -145,9 +163,124 @@ async def test_crashtest_finds_objects_that_an_interrupted_finalizer_leaves(
     assert len(corrected.trials) > 2
 
 
-async def content_of(tester: CrashTester) -> dict[str, str]:
+@pytest.mark.parametrize("name", ["resized", "resized-corrected"])
+async def test_crashtest_of_a_change_starts_with_the_settled_object(
+    project: Project, clusters: Clusters, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "edited.yaml"
+    file.write_text(yaml.safe_dump(primary(PLAIN, name, case=name, size=2)))
+    found = await crash_test_of(project, clusters, PLAIN, name, edited=file)
+    assert [each.method for each in found.writes if each.name] == [], "everything was created before the change"
+    if name == "resized":
+        check_fault(found, RESIZED)
+    else:
+        assert bad_trials(found) == []
+
+
+class Command:
+    """``rolecall crashtest`` in the project, with the sandbox of the file."""
+
+    def __init__(self, project: Project, kubeconfig: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
+
+    def run(self, *arguments: str, kubeconfig: Path | None = None) -> tuple[int, str, str]:
+        """Return the exit code, standard output, and standard error."""
+        with self.project.entered():
+            given = ("--kubeconfig", str(kubeconfig or self.kubeconfig), "-n", self.project.namespace)
+            code = main(["crashtest", *arguments, *given])
+        found = self._capture.readouterr()
+        return code, found.out, found.err
+
+
+@pytest.fixture
+def command(
+    project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Give the command; its sandbox is that of the file."""
+
+    @asynccontextmanager
+    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
+        async with sandbox_in(clusters.plane) as sandbox:
+            yield sandbox
+            await sandbox.forget()
+
+    monkeypatch.setattr(tester, "running_sandbox", running_sandbox)
+    # The command would log to the current capture, and so would every later test in this process.
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
+    return Command(project, clusters.reader, capsys)
+
+
+def manifest(directory: Path, gvk: GVK) -> str:
+    """Return a file with the object ``books`` of a kind."""
+    file = directory / "books.yaml"
+    file.write_text(yaml.safe_dump(primary(gvk, "books")))
+    return str(file)
+
+
+def as_in_guide(text: str, namespace: str, gvk: GVK) -> str:
+    """Return the output of a command with the names of the guide, without durations."""
+    names = {namespace: "default", gvk.kind: "Shop", f"{gvk.kind.lower()}s": "shops", gvk.group: "example.com"}
+    for name, name_in_guide in names.items():
+        text = text.replace(name, name_in_guide)
+    text = re.sub(r"/\S*?(/roles/|roles/)", "roles/", text)
+    return re.sub(r"/tmp/\S+/write", "/tmp/rolecall-crashtest/write", re.sub(r" in \d+s:", " in 9s:", text))  # noqa: S108
+
+
+def test_output_for_the_role_of_the_guide_is_that_of_the_guide(command: Command, tmp_path: Path) -> None:
+    code, out, _ = command.run("-f", manifest(tmp_path, SHOP), "--records", str(tmp_path / "records"))
+    assert code == 2
+    text = as_in_guide(out, command.project.namespace, SHOP)
+    guide = re.sub(r"/tmp/\S+/write", "/tmp/rolecall-crashtest/write", re.sub(r" in \d+s:", " in 9s:", GUIDE))  # noqa: S108
+    assert text in guide, text
+    [kept] = (tmp_path / "records").iterdir()
+    assert {stat.S_IMODE(each.stat().st_mode) for each in kept.glob("*.jsonl")} == {0o600}
+
+    repeated = command.run("-f", manifest(tmp_path, SHOP), "--writes", "1,2", "-o", "json")
+    document = json.loads(repeated[1])
+    assert (repeated[0], document["result"], document["writes"]) == (2, "different", 4)
+    assert [(each["write"], each["verdict"]) for each in document["trials"]] == [(1, "same"), (2, "differs")]
+    assert document["trials"][1]["task"]["place"].startswith("roles/shop/tasks/main.yml:")
+
+
+def test_remedy_of_the_guide_has_no_findings(command: Command, tmp_path: Path) -> None:
+    code, out, err = command.run("-f", manifest(tmp_path, KINDS[4]))
+    assert code == 0, out + err
+    assert "4 same" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("Thingz", "books"), "'Thingz' is not in watches.yaml"),
+        ((SHOP.kind, "missing"), "missing was not found"),
+        (("-f", "FAILING"), "fails even if nothing interrupts it: Task 'Give up': it never works"),
+        (("-f", "SHOP", "--deletion"), "has no finalizer, so nothing runs when it is deleted"),
+        (("-f", "SHOP", "--writes", "9"), "there is no write 9"),
+        (("-f", "no-file.yaml"), "no-file.yaml: cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line(command: Command, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    files = {"FAILING": FAILING, "SHOP": SHOP}
+    words = [manifest(tmp_path, files[each]) if each in files else each for each in arguments]
+    code, out, err = command.run(*words)
+    assert (code, out) == (1, "")
+    [line] = [line for line in err.splitlines() if line.startswith("rolecall crashtest: ")]
+    assert message in line
+
+
+def test_account_that_may_not_read_is_reported(command: Command, clusters: Clusters, tmp_path: Path) -> None:
+    Applier(clusters.operator).apply(list(yaml.safe_load_all(NO_PERMISSIONS)))
+    powerless = clusters.real.service_account_kubeconfig("default", "powerless")
+    code, out, err = command.run("-f", manifest(tmp_path, SHOP), kubeconfig=powerless)
+    assert (code, out) == (1, "")
+    [line] = [line for line in err.splitlines() if line.startswith("rolecall crashtest: ")]
+    assert "cannot" in line
+    assert "powerless" in line
+
+
+async def content_of(crash_tester: CrashTester) -> dict[str, str]:
     """Return everything that the sandbox stores, except for the objects that the API server keeps changing."""
-    content = await tester.sandbox.store.content()
+    content = await crash_tester.sandbox.store.content()
     own = ("/registry/leases/kube-", "/registry/masterleases/", "/registry/apiregistration.k8s.io/")
     return {key: value for key, value in content.items() if not key.startswith(own)}
 
@@ -160,21 +293,21 @@ async def wait_for_pods(client: Client, namespace: str, count: int) -> None:
 
 
 async def test_dead_operator_and_its_run_write_nothing_more(project: Project, clusters: Clusters) -> None:
-    async with crash_tester_of(project, clusters, PLAIN, "first") as (tester, targets):
+    async with crash_tester_of(project, clusters, PLAIN, "first") as (crash_tester, targets):
         [target] = targets.single
-        resource = await tester.context.client.resource(PLAIN)
-        await tester.context.importer.import_object(PLAIN, target.key)
-        await apply_file(tester.context.client, PLAIN, target.key, target.edited or {})
-        primary = await tester.context.client.get(PLAIN, target.key)
-        log = WriteLog(life=tester.life, resource=resource, primary=primary, dies_after=2)
-        operator = OperatorLife(tester.context, target.watch, log, Limits(60, 60))
+        resource = await crash_tester.context.client.resource(PLAIN)
+        await crash_tester.context.importer.import_object(PLAIN, target.key)
+        await apply_file(crash_tester.context.client, PLAIN, target.key, target.edited or {})
+        primary = await crash_tester.context.client.get(PLAIN, target.key)
+        log = WriteLog(life=crash_tester.life, resource=resource, primary=primary, dies_after=2)
+        operator = OperatorLife(crash_tester.context, target.watch, log, Limits(60, 60))
         ending = await operator.settle(until_unchanged=False)
 
         assert ending.fate is Fate.DIED
         assert [each.name for each in log.writes if each.method == "POST"] == ["first-configuration"]
         with pytest.raises(NotFoundError):
-            await tester.context.client.get(CONFIG_MAP, ObjectKey(project.namespace, "first-initialized"))
-        status = (await tester.context.client.get(PLAIN, target.key))["status"]
+            await crash_tester.context.client.get(CONFIG_MAP, ObjectKey(project.namespace, "first-initialized"))
+        status = (await crash_tester.context.client.get(PLAIN, target.key))["status"]
         assert condition({"status": status}, "Running")["reason"] == "Running", "as it was when the operator died"
         [record] = operator.reconciles.recorder.records
         assert processes_of_run(record.ident) == []
@@ -182,22 +315,22 @@ async def test_dead_operator_and_its_run_write_nothing_more(project: Project, cl
 
 async def test_reset_sandbox_equals_its_initial_state(project: Project, clusters: Clusters) -> None:
     case = CASES["replaced"]
-    async with crash_tester_of(project, clusters, PLAIN, "replaced", case.setup) as (tester, targets):
-        subject = await tester.subject(targets)
+    async with crash_tester_of(project, clusters, PLAIN, "replaced", case.setup) as (crash_tester, targets):
+        subject = await crash_tester.subject(targets)
         await subject.start(deletes=False, edited=None)
-        before = await content_of(tester)
+        before = await content_of(crash_tester)
         changed = await subject.uninterrupted()
         definition = {**DEFINITION, "metadata": {"name": "gadgets.test.rolecall.dev"}}
         definition["spec"] = {**DEFINITION["spec"], "names": {"kind": "Gadget", "plural": "gadgets"}}
-        await tester.context.client.create(definition)
+        await crash_tester.context.client.create(definition)
         deployment = yaml.safe_load(DEPLOYMENT_OF_TWO)
         deployment["metadata"]["namespace"] = project.namespace
-        await tester.context.importer.controllers.need()
-        await tester.context.client.create(deployment)
-        await wait_for_pods(tester.context.client, project.namespace, 2)
+        await crash_tester.context.importer.controllers.need()
+        await crash_tester.context.client.create(deployment)
+        await wait_for_pods(crash_tester.context.client, project.namespace, 2)
         assert changed.writes
-        assert await content_of(tester) != before
+        assert await content_of(crash_tester) != before
 
         await subject.reset()
-        assert await content_of(tester) == before
-        await wait_for_pods(tester.context.client, project.namespace, 0)
+        assert await content_of(crash_tester) == before
+        await wait_for_pods(crash_tester.context.client, project.namespace, 0)

@@ -127,7 +127,7 @@ def test_missing_role_is_reported(command: Command) -> None:
 
 
 def test_missing_object_is_reported_with_a_remedy(command: Command) -> None:
-    expected = f"{KIND.kind} {command.project.namespace}/gone was not found; to plan an object that does not exist yet"
+    expected = f"{KIND.kind} {command.project.namespace}/gone was not found; if it does not exist yet, use -f FILE"
     assert command.error(KIND.kind, "gone").startswith(expected)
 
 

@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "top",
     "validate",
     "plan",
+    "crashtest",
     "record",
     "replay",
     "rbac",
@@ -82,7 +83,9 @@ def _run(arguments: Sequence[str] | None) -> int:
             "install the whole package, for example with 'pipx install rolecall'\n"
         )
         return 1
-    options = parser(command).parse_command(list(join_flag_values(words)) if command in ("run", "plan") else words)
+    options = parser(command).parse_command(
+        list(join_flag_values(words)) if command in ("run", "plan", "crashtest") else words
+    )
     code: int = options.handler(options)
     return code
 

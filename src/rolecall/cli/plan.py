@@ -111,6 +111,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also show objects that Kubernetes controllers create and delete as a result, such as pods",
     )
+    add_run_commands(parser)
+
+
+def add_run_commands(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that runs what a planned run would withhold."""
     parser.add_argument(
         "--run-commands",
         action="store_true",
@@ -154,12 +159,13 @@ def _made(options: argparse.Namespace) -> "Plan":
     """Return the requested plan. Raises the errors that ``_plan`` reports."""
     from rolecall.workbench.plan.planner import make_plan  # noqa: PLC0415
 
-    request = _request(options)
+    request = plan_request(options)
     with progress() as report:
         return asyncio.run(make_plan(request, report))
 
 
-def _request(options: argparse.Namespace) -> "PlanRequest":
+def plan_request(options: argparse.Namespace) -> "PlanRequest":
+    """Return the request of a command line. Raises ConfigurationError."""
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
     from rolecall.workbench.plan.model import PlanRequest  # noqa: PLC0415
 

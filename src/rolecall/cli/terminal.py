@@ -72,13 +72,31 @@ class StyledLine(Protocol):
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """Yield a function that shows progress: a changing line on a terminal, otherwise a line for each message."""
+    with progress_with_lines() as (report, _):
+        yield report
+
+
+@contextmanager
+def progress_with_lines() -> Iterator[tuple[Callable[[str], None], Callable[[Iterable[StyledLine]], None]]]:
+    """Yield a function that shows progress, and one that prints lines to standard output in the meantime."""
+
+    def show(lines: Iterable[StyledLine]) -> None:
+        print_lines(lines)
+        sys.stdout.flush()
+
     if not sys.stderr.isatty():
-        yield lambda text: print(text, file=sys.stderr)  # noqa: T201
+        yield lambda text: print(text, file=sys.stderr), show  # noqa: T201
         return
     from rich.console import Console  # noqa: PLC0415
 
     with Console(stderr=True).status("Starting") as status:
-        yield status.update
+
+        def show_above(lines: Iterable[StyledLine]) -> None:
+            status.stop()  # while it changes, it takes standard output for itself
+            show(lines)
+            status.start()
+
+        yield status.update, show_above
 
 
 def print_lines(lines: Iterable[StyledLine]) -> None:

@@ -1,10 +1,12 @@
 """The work of one operator process for one object: reconciles until nothing remains to be done, or until it dies.
 
-The rounds are those of an operator: again when the role requests it, when controllers have changed what the operator
-watches, and after a failure. A role that requests every next run has settled when two rounds have changed nothing.
+The rounds are those of an operator: again when the role requests it, at most a second later, when controllers have
+changed what the operator watches, and after a failure. A role that requests every next run has settled when two rounds
+have changed nothing.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -20,7 +22,10 @@ from rolecall.workbench.crashtest.write_log import ObjectId, WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion, wait_for_controllers
 from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles
 
-MAX_ROUNDS: Final = 12
+MAX_ROUNDS: Final = 30
+MAX_REQUEUE_SECONDS: Final = 1.0
+"""A requested run that is due later starts after this time."""
+
 _QUIET_ROUNDS: Final = 2
 """So many rounds without a change, one after the other, would go on without one."""
 
@@ -149,6 +154,8 @@ class OperatorLife:
         """Return why the operator would reconcile again; ``seen`` are the versions that the last run has seen."""
         summary = self.reconciles.last_summary
         if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
+            delay = summary.requeue_after_seconds or (summary.requeue_at or 0.0) - time.time()
+            await asyncio.sleep(max(0.0, min(delay, MAX_REQUEUE_SECONDS)))
             return (Cause("requeue_after"),)
         watched = []
         for ident, version in seen.items():

@@ -14,15 +14,15 @@ from typing import Final
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import InvalidError, NotFoundError
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.files import RecordFiles
-from rolecall.runner.record.memory import RecordMemory
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import RunRecord
+from rolecall.runner.record.run_record import RecordMemory, RunRecord
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.workbench.crashtest.end_state import EndState, end_state
 from rolecall.workbench.crashtest.operator_life import Ending, Fate, Limits, OperatorLife
 from rolecall.workbench.crashtest.write_log import Life, ObjectId, Write, WriteLog
+from rolecall.workbench.plan.convergence import WrittenVersion, is_changed_by_controllers, wait_for_controllers
 from rolecall.workbench.plan.model import PlanError, TaskName
 from rolecall.workbench.plan.planner import Target, apply_file
 from rolecall.workbench.plan.reconciles import PlanContext
@@ -76,6 +76,9 @@ class Subject:
     life: Life
     target: Target
     resource: ApiResource
+    other_objects: tuple[RawObject, ...] = ()
+    """The other objects of the files."""
+
     secrets: dict[str, None] = field(default_factory=dict)
     """Texts that must not be displayed."""
 
@@ -98,6 +101,7 @@ class Subject:
         client, gvk, key = self.context.client, self.target.watch.gvk, self.target.key
         if self.target.edited is not None:
             await self._apply(self.target.edited)
+        await self._let_controllers_work()
         await self._keep()
         if deletes or edited is not None:
             settled = await self.uninterrupted()
@@ -110,6 +114,15 @@ class Subject:
             await client.delete(gvk, key)
         if deletes or edited is not None:
             await self._keep()
+
+    async def _let_controllers_work(self) -> None:
+        """Wait for the pods of the workloads in the files, so that every run finds the same."""
+        files = (*self.other_objects, *([self.target.edited] if self.target.edited else []))
+        made = [obj for obj in files if is_changed_by_controllers(GVK.of_object(obj))]
+        if made:
+            await self.context.importer.controllers.need()
+            keys = [(GVK.of_object(obj), ObjectKey.of_object(obj)) for obj in made]
+            await wait_for_controllers(self.context.client, [WrittenVersion(*each, "") for each in keys])
 
     async def _apply(self, edited: RawObject) -> None:
         try:

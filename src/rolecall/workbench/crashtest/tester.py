@@ -115,7 +115,7 @@ class CrashTester:
         [target] = targets.single
         await import_targets(self.context, targets)
         resource = await self.context.client.resource(target.watch.gvk)
-        return Subject(self.sandbox, self.context, self.life, target, resource)
+        return Subject(self.sandbox, self.context, self.life, target, resource, targets.others)
 
     def _edited(self, target: Target) -> RawObject | None:
         """Return the changed object that the request names, None if it names none."""

@@ -13,8 +13,8 @@ from typing import Final
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.proxy import ProxiedRequest, RequestOrigin
 from rolecall.runner.proxy.request_info import parse
+from rolecall.runner.proxy.sessions import ProxiedRequest, RequestOrigin
 from rolecall.runner.reconcile.own_writes import OwnWrites, Request
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.process_marks import processes_of_run

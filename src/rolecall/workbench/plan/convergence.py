@@ -65,6 +65,11 @@ _IS_DONE: Final[dict[tuple[str, str], Callable[[RawObject], bool]]] = {
 """Kinds that Kubernetes' controllers change, and how to tell that the controllers are done."""
 
 
+def is_changed_by_controllers(gvk: GVK) -> bool:
+    """Return whether Kubernetes' controllers change the objects of a kind until they are done."""
+    return (gvk.group, gvk.kind) in _IS_DONE
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenVersion:
     """The version of an object that a run wrote last."""

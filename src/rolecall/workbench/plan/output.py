@@ -104,7 +104,7 @@ def _details(found: Findings) -> Iterator[Line]:
     for change in found.changes:
         sign = _SIGNS[change.action]
         yield Line(f"  {sign} {change.gvk.kind} {change.key}", STYLES[sign])
-        yield from (Line(f"      by {_task(task)}") for task in change.tasks)
+        yield from (Line(f"      by {task_text(task)}") for task in change.tasks)
         if change.action != Action.DELETE:
             yield from diff(change.before, change.after, " " * 6)
     if found.status:
@@ -121,12 +121,13 @@ def _details(found: Findings) -> Iterator[Line]:
             yield Line(f"  settled after {plan.rounds} rounds")
         if plan.requeue_after_seconds is not None:
             yield Line(f"  runs again in {format_duration(plan.requeue_after_seconds)}")
-    yield from (Line(f"  not run: {_task(task)}") for task in plan.withheld)
+    yield from (Line(f"  not run: {task_text(task)}") for task in plan.withheld)
     for assumption in plan.assumptions:
         yield from paragraph("  assumed: ", shown(assumption))
 
 
-def _task(task: TaskName) -> str:
+def task_text(task: TaskName) -> str:
+    """Return the name of a task with its file and line."""
     name = task.name or "an unknown task"
     return f"{name} ({task.shown_location})" if task.location else name
 
@@ -187,7 +188,7 @@ def _object_to_json(found: Findings) -> dict[str, Any]:
             {
                 "action": str(change.action),
                 **_identity(change.gvk, change.key),
-                "tasks": [_task_to_json(task) for task in change.tasks],
+                "tasks": [task_to_json(task) for task in change.tasks],
                 **_difference(change.before, change.after),
             }
             for change in found.changes
@@ -198,11 +199,11 @@ def _object_to_json(found: Findings) -> dict[str, Any]:
         "settled": plan.has_settled,
         "failure": found.failure,
         "stoppedAt": texts.shown(plan.stopped_at),
-        "withheld": [_task_to_json(task) for task in plan.withheld],
+        "withheld": [task_to_json(task) for task in plan.withheld],
         "assumptions": [texts.shown(each) for each in plan.assumptions],
         "writes": [
             {
-                "task": _task_to_json(write.task),
+                "task": task_to_json(write.task),
                 "method": write.method,
                 "target": texts.shown(write.target),
                 "contentType": write.content_type,
@@ -222,5 +223,6 @@ def _difference(before: RawObject | None, after: RawObject | None) -> dict[str, 
     return {"before": before, "after": after, "diff": diff_lines(before, after)}
 
 
-def _task_to_json(task: TaskName) -> dict[str, str]:
+def task_to_json(task: TaskName) -> dict[str, str]:
+    """Return a task as the documents of plans and crash tests have it."""
     return {"name": task.name, "place": task.shown_location}

@@ -113,7 +113,7 @@ async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
     try:
         await cluster.get(gvk, key)
     except NotFoundError as error:
-        hint = "to plan an object that does not exist yet, use -f FILE"
+        hint = "if it does not exist yet, use -f FILE"
         raise PlanError(f"{gvk.kind} {key} was not found; {hint}") from error
     return Targets(single=(Target(watches[0], key),))
 

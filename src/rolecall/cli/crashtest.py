@@ -1,0 +1,152 @@
+"""``rolecall crashtest``: tests in a sandbox whether a role survives being killed after any write.
+
+Each trial is a row on standard output as soon as it has ended; progress goes to standard error. Exit code 0 means that
+all trials ended in the same state, 2 that one did not, 3 that not all could be tried, 1 that the test could not be
+done; one line on standard error gives the reason. 64 means an invalid command line.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, FlagFormatter, Parser, add_flags
+from rolecall.cli.plan import FLAGS, add_run_commands, plan_request
+from rolecall.cli.terminal import (
+    INTERRUPTED,
+    configure_quiet_logs,
+    interrupted_by_signals,
+    print_lines,
+    progress_with_lines,
+)
+from rolecall.kube.errors import KubeError
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.workbench.controlplane.errors import ControlPlaneError
+
+if TYPE_CHECKING:
+    from rolecall.workbench.crashtest.model import CrashTest
+
+EPILOG = (
+    "Give the flags and the environment that the operator has. Exit codes: 0 all trials ended in the same state, 2 one "
+    "did not, 3 not all could be tried, 1 the test could not be done, 64 an invalid command line."
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the program."""
+    parser: Parser = commands.add_parser(
+        "crashtest",
+        help="test whether a role survives being killed after any write, without changing anything",
+        description="Runs the role of an object in a sandbox of the cluster, kills it and its operator after each of "
+        "its writes in turn, lets another operator continue, and shows where the end state differs from that of an "
+        "uninterrupted run. The cluster is only read.",
+        epilog=EPILOG,
+        formatter_class=FlagFormatter,
+    )
+    _add_subject(parser)
+    parser.add_argument(
+        "--writes", type=_numbers, metavar="N,N...", help="try only the writes with these numbers (default: all)"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--records",
+        type=Path,
+        metavar="DIR",
+        help="the directory for the records of bad trials (default: a new one among the temporary files)",
+    )
+    add_run_commands(parser)
+    add_flags(parser, Settings(), only=FLAGS)
+    parser.usage_exit_code = OTHER_USAGE_EXIT_CODE
+    parser.set_defaults(
+        handler=lambda options: _crashtest(options, parser), only_kind=None, all=False, controllers=False
+    )
+
+
+def _add_subject(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="the kind of the object, or its plural")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the name of the object")
+    parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help="the namespace of the object (default: default)")
+    parser.add_argument(
+        "-f",
+        "--file",
+        dest="files",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="test the object in this file as if the file had been applied; its other objects exist before",
+    )
+    parser.add_argument("--deletion", action="store_true", help="test the deletion of the object, once it has settled")
+    parser.add_argument(
+        "--to", type=Path, metavar="FILE", help="test a change of the object to this file, once it has settled"
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = tuple(int(part) for part in text.split(",") if part.strip().isdecimal())
+    if len(numbers) != len(text.split(",")) or 0 in numbers:
+        raise argparse.ArgumentTypeError(f"expected numbers of writes such as 3,7, found {text!r}")
+    return numbers
+
+
+def _crashtest(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if bool(options.kind) == bool(options.files):
+        parser.error("expected either KIND NAME or -f FILE")
+    if options.kind and not options.name:
+        parser.error(f"expected the name of the object after {options.kind!r}")
+    if options.deletion and options.to:
+        parser.error("expected at most one of --deletion and --to FILE")
+    # Imported late: this takes a second that other commands don't need.
+    from rolecall.workbench.crashtest.output import document_of, summary_of  # noqa: PLC0415
+    from rolecall.workbench.plan.model import PlanError  # noqa: PLC0415
+    from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
+
+    configure_quiet_logs()
+    try:
+        with interrupted_by_signals():
+            found = _made(options)
+    except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:
+        sys.stderr.write(f"rolecall crashtest: {' '.join(str(error).split())}\n")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    if options.output == "json":
+        sys.stdout.write(json.dumps(document_of(found), indent=2, ensure_ascii=False) + "\n")
+    else:
+        print_lines(summary_of(found))
+    return found.exit_code
+
+
+def _made(options: argparse.Namespace) -> "CrashTest":
+    """Return the requested crash test, and print its rows meanwhile. Raises the errors that ``_crashtest`` reports."""
+    from rolecall.workbench.crashtest.model import CrashTestRequest  # noqa: PLC0415
+    from rolecall.workbench.crashtest.output import rows_of  # noqa: PLC0415
+    from rolecall.workbench.crashtest.tester import crash_test  # noqa: PLC0415
+
+    plan = plan_request(options)
+    with _directory(options.records) as directory, progress_with_lines() as (report, show):
+        request = CrashTestRequest(plan, directory, options.writes or (), deletes=options.deletion, edited=options.to)
+        is_text = options.output == "text"
+        return asyncio.run(crash_test(request, report, lambda trial: show(rows_of(trial) if is_text else ())))
+
+
+@contextmanager
+def _directory(given: Path | None) -> Iterator[Path]:
+    """Yield the directory for records; a temporary one that stays empty is removed."""
+    if given is not None:
+        yield given
+        return
+    made = Path(tempfile.mkdtemp(prefix="rolecall-crashtest-"))
+    try:
+        yield made
+    finally:
+        with suppress(OSError):
+            made.rmdir()
