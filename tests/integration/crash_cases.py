@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import yaml
+
+from rolecall.kube.references import RawObject
 from rolecall.workbench.crashtest.model import Verdict
 
 
@@ -23,6 +26,10 @@ class Case:
     verdict: Verdict = Verdict.DIFFERS
     finding: str = ""
     setup: str = ""
+
+    def others(self, name: str) -> list[RawObject]:
+        """Return the objects that exist before that with this name."""
+        return list(yaml.safe_load_all(self.setup.replace("ME", name))) if self.setup else []
 
     @property
     def corrected(self) -> str:

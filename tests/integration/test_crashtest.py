@@ -8,29 +8,26 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from rolecall.cli.main import main
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.runs.process_marks import processes_of_run
-from rolecall.runner.warm.starter import starter_for
-from rolecall.system.processes import reap_children
 from rolecall.workbench.crashtest import tester
-from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
+from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.operator_life import Fate, Limits, OperatorLife
-from rolecall.workbench.crashtest.tester import CrashTester, opened_tester
-from rolecall.workbench.crashtest.write_log import WriteLog
-from rolecall.workbench.plan.planner import Target, Targets, apply_file
+from rolecall.workbench.crashtest.tester import CrashTester
+from rolecall.workbench.crashtest.write_log import Death, Write, WriteLog
+from rolecall.workbench.plan.planner import apply_file
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
-from rolecall.workbench.plan.sandbox_sources import LiveSource
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.crash_cases import CASES, LEDGER, RESIZED, Case
+from tests.integration.crash_tests import crash_test_of, crash_tester_of
 from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, clear, primary
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
@@ -88,43 +85,6 @@ def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Ite
     asyncio.run(clear(project, clusters.operator))
 
 
-@asynccontextmanager
-async def crash_tester_of(
-    project: Project, clusters: Clusters, gvk: GVK, name: str, setup: str = "", **asked: Any
-) -> AsyncIterator[tuple[CrashTester, Targets]]:
-    """Yield the crash_tester of an object that does not exist yet, whose name is that of its case."""
-    with project.entered():
-        plan = project.request(clusters.reader, kind=gvk.kind, name=name)
-        request = CrashTestRequest(plan, project.directory / "records" / name, **asked)
-        [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
-        others = tuple(yaml.safe_load_all(setup.replace("ME", name))) if setup else ()
-        edited = primary(gvk, name, case=name)
-        for each in (edited, *others):
-            each["metadata"]["namespace"] = project.namespace
-        targets = Targets((Target(watch, ObjectKey(project.namespace, name), edited),), others=others)
-        async with (
-            clusters.opened(project.namespace, is_new=False) as (_, sandbox),
-            await Client.connect(str(clusters.reader)) as cluster,
-        ):
-            reap_children()
-            try:
-                async with (
-                    starter_for(plan.watches, warm=plan.settings.warm) as starter,
-                    opened_tester(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as crash_tester,
-                ):
-                    yield crash_tester, targets
-            finally:
-                await sandbox.forget()
-
-
-async def crash_test_of(
-    project: Project, clusters: Clusters, gvk: GVK, name: str, setup: str = "", **asked: Any
-) -> CrashTest:
-    """Return the crash test of an object that does not exist yet, whose name is that of its case."""
-    async with crash_tester_of(project, clusters, gvk, name, setup, **asked) as (crash_tester, targets):
-        return await crash_tester.test(targets, lambda _: None, print)
-
-
 def bad_trials(found: CrashTest) -> list[Trial]:
     """Return the trials that did not end in the same state."""
     return [trial for trial in found.trials if trial.verdict is not Verdict.SAME]
@@ -143,13 +103,13 @@ def check_fault(found: CrashTest, case: Case) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_crashtest_finds_planted_fault_at_its_task(project: Project, clusters: Clusters, name: str) -> None:
-    found = await crash_test_of(project, clusters, PLAIN, name, CASES[name].setup)
+    found = await crash_test_of(project, clusters, PLAIN, name, CASES[name].others(name))
     check_fault(found, CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
 async def test_crashtest_finds_nothing_in_the_corrected_role(project: Project, clusters: Clusters, name: str) -> None:
-    found = await crash_test_of(project, clusters, PLAIN, f"{name}-corrected", CASES[name].setup)
+    found = await crash_test_of(project, clusters, PLAIN, f"{name}-corrected", CASES[name].others(f"{name}-corrected"))
     assert bad_trials(found) == []
     assert len(found.trials) == len(found.writes) > 1
 
@@ -185,7 +145,7 @@ class Command:
 
     def run(self, *arguments: str, kubeconfig: Path | None = None) -> tuple[int, str, str]:
         """Return the exit code, standard output, and standard error."""
-        with self.project.entered():
+        with self.project.entered(), capture_logs():  # otherwise, they go to standard output
             given = ("--kubeconfig", str(kubeconfig or self.kubeconfig), "-n", self.project.namespace)
             code = main(["crashtest", *arguments, *given])
         found = self._capture.readouterr()
@@ -299,7 +259,8 @@ async def test_dead_operator_and_its_run_write_nothing_more(project: Project, cl
         await crash_tester.context.importer.import_object(PLAIN, target.key)
         await apply_file(crash_tester.context.client, PLAIN, target.key, target.edited or {})
         primary = await crash_tester.context.client.get(PLAIN, target.key)
-        log = WriteLog(life=crash_tester.life, resource=resource, primary=primary, dies_after=2)
+        creation = Write("POST", f"/api/v1/namespaces/{project.namespace}/configmaps", "first-configuration")
+        log = WriteLog(life=crash_tester.life, resource=resource, primary=primary, death=Death(creation, creation, 1))
         operator = OperatorLife(crash_tester.context, target.watch, log, Limits(60, 60))
         ending = await operator.settle(until_unchanged=False)
 
@@ -315,7 +276,10 @@ async def test_dead_operator_and_its_run_write_nothing_more(project: Project, cl
 
 async def test_reset_sandbox_equals_its_initial_state(project: Project, clusters: Clusters) -> None:
     case = CASES["replaced"]
-    async with crash_tester_of(project, clusters, PLAIN, "replaced", case.setup) as (crash_tester, targets):
+    async with crash_tester_of(project, clusters, PLAIN, "replaced", case.others("replaced")) as (
+        crash_tester,
+        targets,
+    ):
         subject = await crash_tester.subject(targets)
         await subject.start(deletes=False, edited=None)
         before = await content_of(crash_tester)

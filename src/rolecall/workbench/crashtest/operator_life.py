@@ -13,7 +13,7 @@ from typing import Final
 
 from rolecall.kube.connection import Request, read_object
 from rolecall.kube.errors import NotFoundError
-from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.metadata import generation_of, resource_version_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
@@ -96,7 +96,7 @@ class OperatorLife:
         causes: tuple[Cause, ...] = ()
         quiet, failure = 0, ""
         for _ in range(max_rounds):
-            changes, seen = self.log.run_changes, await self._versions()
+            changes, seen, generation = self.log.run_changes, await self._versions(), await self._generation()
             known = dict(self.log.objects)
             result = await self._reconcile(causes)
             if result is None:
@@ -106,6 +106,8 @@ class OperatorLife:
             quiet = quiet + 1 if self.log.run_changes == changes else 0
             own = {ident: version for ident, version in self.log.objects.items() if version != known.get(ident)}
             causes = await self._next_causes(seen | own)
+            if not causes and await self._generation() > generation:
+                causes = (Cause("its own run changed its spec"),)
             if result.failed:
                 failure = self._failure()
                 if quiet >= _QUIET_ROUNDS:
@@ -149,6 +151,11 @@ class OperatorLife:
         """Return the current versions of the written objects that still exist."""
         found = {ident: await stored(self.context, ident) for ident, version in self.log.objects.items() if version}
         return {ident: resource_version_of(obj[1]) for ident, obj in found.items() if obj}
+
+    async def _generation(self) -> int:
+        """Return the generation of the primary, 0 if it does not exist."""
+        found = await stored(self.context, self.log.primary_id)
+        return generation_of(found[1]) if found else 0
 
     async def _next_causes(self, seen: dict[ObjectId, str]) -> tuple[Cause, ...]:
         """Return why the operator would reconcile again; ``seen`` are the versions that the last run has seen."""

@@ -21,7 +21,7 @@ from rolecall.runner.record.run_record import RecordMemory, RunRecord
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.workbench.crashtest.end_state import EndState, end_state
 from rolecall.workbench.crashtest.operator_life import Ending, Fate, Limits, OperatorLife
-from rolecall.workbench.crashtest.write_log import Life, ObjectId, Write, WriteLog
+from rolecall.workbench.crashtest.write_log import Death, Life, ObjectId, Write, WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion, is_changed_by_controllers, wait_for_controllers
 from rolecall.workbench.plan.model import PlanError, TaskName
 from rolecall.workbench.plan.planner import Target, apply_file
@@ -54,13 +54,10 @@ class Uninterrupted:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The work of an operator that was killed, and of the next one; ``ending`` is that of the last of them.
-
-    ``last`` is the write after which the operator died, None if it did not die.
-    """
+    """The work of an operator that ``has_died``, and of the next one; ``ending`` is that of the last of them."""
 
     ending: Ending
-    last: Write | None
+    has_died: bool
     end: EndState
     records: tuple[RunRecord, ...]
     started: datetime
@@ -146,8 +143,8 @@ class Subject:
     def _operator(self, log: WriteLog, limits: Limits) -> OperatorLife:
         return OperatorLife(self.context, self.target.watch, log, limits)
 
-    def _log(self, dies_after: int = 0) -> WriteLog:
-        return WriteLog(life=self.life, resource=self.resource, primary=self._primary, dies_after=dies_after)
+    def _log(self, death: Death | None = None) -> WriteLog:
+        return WriteLog(life=self.life, resource=self.resource, primary=self._primary, death=death)
 
     async def uninterrupted(self, *, until_unchanged: bool | None = None) -> Uninterrupted:
         """Work from the current state until the object is idle, and with ``until_unchanged`` until nothing changes.
@@ -178,18 +175,18 @@ class Subject:
         return Uninterrupted(writes, idle[1], objects, started, seconds, is_unchanging, stopped_at)
 
     async def interrupted(
-        self, number: int, limits: Limits, objects: Iterable[ObjectId], *, until_unchanged: bool
+        self, death: Death, limits: Limits, objects: Iterable[ObjectId], *, until_unchanged: bool
     ) -> Interrupted:
         """Reset the sandbox, and work with an operator that dies after a write, and then with another one.
 
         ``objects`` belong to the end state in addition to those that are written now. Raises KubeError, PlanError.
         """
         await self.reset()
-        started, clock, log = datetime.now(UTC), time.monotonic(), self._log(number)
+        started, clock, log = datetime.now(UTC), time.monotonic(), self._log(death)
         operators = [self._operator(log, limits)]
         ending = await operators[0].settle(until_unchanged=until_unchanged)
-        last = None if self.life.is_alive else log.writes[-1]
-        if last is not None:
+        has_died = ending.fate is Fate.DIED
+        if has_died:
             self.life.is_alive = True
             operators.append(self._operator(log, limits))
             ending = await operators[1].settle(until_unchanged=until_unchanged)
@@ -197,7 +194,7 @@ class Subject:
         for operator in operators:
             self._note(operator)
         records = tuple(record for operator in operators for record in operator.reconciles.recorder.records)
-        return Interrupted(ending, last, end, records, started, time.monotonic() - clock)
+        return Interrupted(ending, has_died, end, records, started, time.monotonic() - clock)
 
     def _note(self, operator: OperatorLife) -> None:
         """Note the secrets that the runs of an operator have read, and the tasks that were not run."""

@@ -23,7 +23,7 @@ from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Tria
 from rolecall.workbench.crashtest.operator_life import Fate, Limits
 from rolecall.workbench.crashtest.subject import UNINTERRUPTED_LIMITS, Interrupted, Subject, Uninterrupted
 from rolecall.workbench.crashtest.variables import leaves, text_of
-from rolecall.workbench.crashtest.write_log import Life
+from rolecall.workbench.crashtest.write_log import Death, Life
 from rolecall.workbench.plan.model import PlanError
 from rolecall.workbench.plan.planner import (
     Report,
@@ -178,7 +178,10 @@ class _Trials:
             max(_MIN_SECONDS, 10 * longest), min(UNINTERRUPTED_LIMITS.wait_seconds, max(_MIN_WAIT_SECONDS, 2 * longest))
         )
         work = await self.subject.interrupted(
-            number, limits, (*first.objects, *first.end), until_unchanged=first.is_unchanging
+            Death.after(number, first.writes, self.second.writes),
+            limits,
+            (*first.objects, *first.end),
+            until_unchanged=first.is_unchanging,
         )
         self._hide(work.end)
         trial = self._judged(number, work)
@@ -192,12 +195,11 @@ class _Trials:
 
     def _judged(self, number: int, work: Interrupted) -> Trial:
         write = self.first.writes[number - 1]
-        if work.last is None:
-            message = f"this time, the role made fewer writes ({work.ending.fate}: {self.show(work.ending.message)})"
-            return Trial(number, write, Verdict.NOT_TRIED, message=message)
-        other = next(iter(self.second.writes[number - 1 : number]), write)
-        if not work.last.is_like(write, other):
-            return Trial(number, write, Verdict.NOT_TRIED, message=f"this time, it was {work.last.request}")
+        if not work.has_died:
+            message = (
+                f"this time, the role did not send this write ({work.ending.fate} {self.show(work.ending.message)})"
+            )
+            return Trial(number, write, Verdict.NOT_TRIED, message=message.replace(" )", ")"))
         if work.ending.fate is not Fate.SETTLED:
             return Trial(number, write, Verdict(work.ending.fate.value), message=self.show(work.ending.message))
         found = self.baseline.differences(work.end, _clocks(self.first, work), self.show)

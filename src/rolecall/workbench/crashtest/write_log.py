@@ -5,10 +5,10 @@ if it changed something. At the chosen write, it kills all processes of the run 
 operator: from then on, neither the proxy nor the operator sends a write.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import metadata_of, resource_version_of
@@ -60,16 +60,6 @@ class Write:
         """The request as it is displayed."""
         return f"{self.method} {self.target}" + (f" ({self.name})" if self.name else "")
 
-    def is_like(self, one: "Write", two: "Write") -> bool:
-        """Return whether this may be a write that uninterrupted runs have as ``one`` and ``two``.
-
-        If they differ, the name is random, and only the resource counts.
-        """
-        if one.request == two.request:
-            return self.request == one.request
-        kinds = {(each.method, *_resource_of(each)) for each in (self, one, two)}
-        return len(kinds) == 1
-
     def of_task_in(self, record: RunRecord) -> "Write":
         """Return the write with the task that sent it."""
         if self.origin is None:
@@ -80,9 +70,39 @@ class Write:
         return replace(self, task=task)
 
 
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The moment of a death: after the write that is like ``one`` and ``two`` for the time ``occurrence``.
+
+    The order of writes depends on the time, so the number of a write is not enough. ``one`` and ``two`` are the same
+    write in two uninterrupted runs. If they differ, a name is random, and only the resource counts.
+    """
+
+    one: Write
+    two: Write
+    occurrence: int
+
+    @classmethod
+    def after(cls, number: int, first: Sequence[Write], second: Sequence[Write]) -> Self:
+        """Return the death after a write of the first run, by its number from 1."""
+        one = first[number - 1]
+        two = second[number - 1] if number <= len(second) else one
+        two = two if _resource_of(one) == _resource_of(two) else one
+        return cls(one, two, sum(_are_like(each, one, two) for each in first[:number]))
+
+    def is_like(self, write: Write) -> bool:
+        """Return whether a write may be the one of the death."""
+        return _are_like(write, self.one, self.two)
+
+
+def _are_like(write: Write, one: Write, two: Write) -> bool:
+    same_name = one.request == two.request
+    return write.request == one.request if same_name else _resource_of(write) == _resource_of(one)
+
+
 def _resource_of(write: Write) -> tuple[str, ...]:
     info = parse(write.method, write.target)
-    return info.group, info.resource, info.namespace, info.subresource
+    return write.method, info.group, info.resource, info.namespace, info.subresource
 
 
 @dataclass(slots=True)
@@ -94,7 +114,7 @@ class Life:
 
 @dataclass(slots=True, kw_only=True)
 class WriteLog(OwnWrites):
-    """Numbers the writes for one primary from 1, and ends the life of the operator after the write ``dies_after``.
+    """Keeps the writes for one primary in their order, and ends the life of the operator at its ``death``.
 
     ``primary`` is the primary as it is before the first write. ``stop`` is called at the death.
     """
@@ -102,7 +122,7 @@ class WriteLog(OwnWrites):
     life: Life
     resource: ApiResource
     primary: RawObject
-    dies_after: int = 0
+    death: Death | None = None
     stop: Callable[[], None] = lambda: None
     writes: list[Write] = field(default_factory=list)
     objects: dict[ObjectId, str] = field(default_factory=dict)
@@ -114,6 +134,7 @@ class WriteLog(OwnWrites):
     run_changes: int = 0
     """How many writes of runs changed something other than an Event."""
 
+    _occurrences: int = 0
     _last: ProxiedRequest | None = None
 
     @property
@@ -169,7 +190,8 @@ class WriteLog(OwnWrites):
         if not self.life.is_alive:
             return  # was sent before the death
         self.writes.append(write)
-        if len(self.writes) != self.dies_after:
+        self._occurrences += self.death is not None and self.death.is_like(write)
+        if self.death is None or not self.death.is_like(write) or self._occurrences != self.death.occurrence:
             return
         self.life.is_alive = False
         if run:

@@ -1,0 +1,56 @@
+"""Crash tests that tests make in one process, in a sandbox that many of them share.
+
+Their account is only permitted to read.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.runs.process import ProcessRunner
+from rolecall.runner.warm.starter import starter_for
+from rolecall.system.processes import reap_children
+from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest
+from rolecall.workbench.crashtest.tester import CrashTester, opened_tester
+from rolecall.workbench.plan.planner import Target, Targets
+from rolecall.workbench.plan.sandbox_sources import LiveSource
+from tests.integration.planned import Project, primary
+from tests.integration.sandboxes import Clusters
+
+
+@asynccontextmanager
+async def crash_tester_of(
+    project: Project, clusters: Clusters, gvk: GVK, name: str, others: Sequence[RawObject] = (), **asked: Any
+) -> AsyncIterator[tuple[CrashTester, Targets]]:
+    """Yield the crash_tester of an object that does not exist yet, whose name is that of its case."""
+    with project.entered():
+        plan = project.request(clusters.reader, kind=gvk.kind, name=name)
+        request = CrashTestRequest(plan, project.directory / "records" / name, **asked)
+        [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
+        edited = primary(gvk, name, case=name)
+        for each in (edited, *others):
+            each["metadata"]["namespace"] = project.namespace
+        targets = Targets((Target(watch, ObjectKey(project.namespace, name), edited),), others=tuple(others))
+        async with (
+            clusters.opened(project.namespace, is_new=False) as (_, sandbox),
+            await Client.connect(str(clusters.reader)) as cluster,
+        ):
+            reap_children()
+            try:
+                async with (
+                    starter_for(plan.watches, warm=plan.settings.warm) as starter,
+                    opened_tester(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as crash_tester,
+                ):
+                    yield crash_tester, targets
+            finally:
+                await sandbox.forget()
+
+
+async def crash_test_of(
+    project: Project, clusters: Clusters, gvk: GVK, name: str, others: Sequence[RawObject] = (), **asked: Any
+) -> CrashTest:
+    """Return the crash test of an object that does not exist yet, whose name is that of its case."""
+    async with crash_tester_of(project, clusters, gvk, name, others, **asked) as (crash_tester, targets):
+        return await crash_tester.test(targets, lambda _: None, print)
