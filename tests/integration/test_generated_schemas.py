@@ -171,7 +171,9 @@ def cases(draw: st.DrawFn) -> Case:
 
 def errors(argument_spec: Json, variables: Json) -> list[str]:
     """Return what Ansible finds wrong with variables."""
-    found = ArgumentSpecValidator(argument_spec).validate(copy.deepcopy(variables), validate_role_argument_spec=True)
+    # The validator changes the defaults in the specs.
+    validator = ArgumentSpecValidator(copy.deepcopy(argument_spec))
+    found = validator.validate(copy.deepcopy(variables), validate_role_argument_spec=True)
     messages: list[str] = found.error_messages
     return messages
 
