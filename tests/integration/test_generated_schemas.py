@@ -248,7 +248,7 @@ CHOSEN: Json = {
         "image_url": {"type": "str", "required": True},
         "size": {"type": "int", "choices": [1, 2], "default": 1},
         "tags": {"type": "list", "elements": "str"},
-        "a": {"type": "str"},
+        "a": {"type": "str", "default": "x"},
         "b": {"type": "str"},
         "tls": {
             "type": "dict",
@@ -263,7 +263,7 @@ CHOSEN: Json = {
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"imageUrl": "x", "tls": {"mode": "other"}, "tags": ["x"]}, ""),
+        ({"imageUrl": "x", "tls": {"mode": "other"}, "tags": ["x"], "b": "not with the default of a"}, ""),
         (None, "spec: Required value"),
         ({}, "spec.imageUrl: Required value"),
         ({"imageUrl": 5}, "spec.imageUrl in body must be of type string"),
