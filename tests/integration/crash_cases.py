@@ -352,3 +352,22 @@ RESIZED: Final = Case(
     finding="size",
 )
 """A case whose object gets another ``size``."""
+
+OUTSIDE: Final = """
+- name: Create the first one
+  kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-first", namespace: "{{ ns }}"}}
+
+- name: Ask another system
+  ansible.builtin.command: hostname
+  register: answer
+
+- name: Create the one with the answer
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ me }}-second", namespace: "{{ ns }}"}
+      data: {answer: "{{ answer.stdout }}"}
+"""
+"""A role that can be tested only up to the task that uses the result of a command."""

@@ -23,10 +23,11 @@ from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.operator_life import Fate, Limits, OperatorLife
 from rolecall.workbench.crashtest.tester import CrashTester
 from rolecall.workbench.crashtest.write_log import Death, Write, WriteLog
+from rolecall.workbench.plan.model import ExitCode
 from rolecall.workbench.plan.planner import apply_file
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier
-from tests.integration.crash_cases import CASES, LEDGER, RESIZED, Case
+from tests.integration.crash_cases import CASES, LEDGER, OUTSIDE, RESIZED, Case
 from tests.integration.crash_tests import crash_test_of, crash_tester_of
 from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, clear, primary
@@ -61,6 +62,7 @@ SHARED = Shared(
             f"roles/plain/tasks/{name}-corrected.yml": case.corrected.replace("KIND", PLAIN.kind)
             for name, case in CASES.items()
         },
+        "roles/plain/tasks/outside.yml": OUTSIDE,
         "roles/plain/tasks/resized.yml": RESIZED.tasks,
         "roles/plain/tasks/resized-corrected.yml": RESIZED.corrected,
         "roles/final/tasks/ledger.yml": LEDGER.tasks,
@@ -135,6 +137,15 @@ async def test_crashtest_of_a_change_starts_with_the_settled_object(
         check_fault(found, RESIZED)
     else:
         assert bad_trials(found) == []
+
+
+async def test_crashtest_is_incomplete_if_a_role_uses_the_result_of_a_command(
+    project: Project, clusters: Clusters
+) -> None:
+    found = await crash_test_of(project, clusters, PLAIN, "outside")
+    assert [trial.write.task.name.rpartition(" : ")[2] for trial in found.trials][:1] == ["Create the first one"]
+    assert (bad_trials(found), found.exit_code) == ([], ExitCode.INCOMPLETE)
+    assert "Ask another system" in found.stopped_at or "Create the one with the answer" in found.stopped_at
 
 
 class Command:
