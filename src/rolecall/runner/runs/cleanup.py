@@ -1,4 +1,4 @@
-"""Removes what runs leave on disk: artifacts beyond the limit, and workspaces and kubeconfigs that are orphaned.
+"""Removes what runs leave on disk: artifacts beyond the limit, and orphaned workspaces and kubeconfigs.
 
 Artifacts are also removed with their object and by ``maxRunnerArtifacts``. Each removal frees a tenth of the limit, so
 removals are rare. All disk work happens in one thread, one run after the other, before the next run of the object can

@@ -86,7 +86,7 @@ class Baseline:
             self._templates[ident, path] = variables.add(value, other)
 
     def differences(self, end: EndState, clocks: Clocks, show: Callable[[str], str]) -> list[Difference]:
-        """Return what differs in another end state; ``clocks`` are those of the first run and of the trial.
+        """Return the differences of another end state; ``clocks`` are those of the first run and of the trial.
 
         ``show`` hides secrets in a text.
         """
@@ -183,7 +183,7 @@ def _prefix(obj: EndObject) -> str:
 
 
 def _family(ident: ObjectId, obj: EndObject) -> tuple[str, ...]:
-    """Return what an object has in common with those that may be its counterparts."""
+    """Return the properties that an object shares with its possible counterparts."""
     return ident.group, ident.plural, ident.key.namespace, _prefix(obj)
 
 

@@ -98,7 +98,7 @@ class Bindings:
     values: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def copy(self) -> "Bindings":
-        """Return bindings that are changed independently."""
+        """Return an independent copy."""
         return Bindings(dict(self.values))
 
     def bind(self, template: Template, text: str, place: str) -> str | None:

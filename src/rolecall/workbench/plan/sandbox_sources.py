@@ -145,7 +145,7 @@ class LiveSource:
 
 @dataclass(slots=True)
 class RememberingSource:
-    """Reads each object and list of another source once, for sandboxes that are filled repeatedly.
+    """Reads each object and list of another source once, for sandboxes filled repeatedly.
 
     An object that a list has shown isn't read again, so that its state is the same in both.
     """

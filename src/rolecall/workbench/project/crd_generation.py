@@ -34,7 +34,7 @@ def generate_crds(
 ) -> Generation:
     """Return the changes to the CRDs of these watched kinds (none: of all) in these directories.
 
-    A new file goes to the first directory. A kind that is named must have a role with argument specs.
+    A new file goes to the first directory. A named kind must have a role with argument specs.
     """
     done = Generation()
     known = {watch.gvk.kind for watch in watches}

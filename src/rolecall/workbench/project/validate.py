@@ -138,7 +138,7 @@ def _check(watch: Watch, spec: _Located, environment: Mapping[str, str]) -> Iter
 
 
 def _compare(watch: Watch, file: Path, environment: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield what ``rolecall generate crds`` would change, and the fields that are no arguments.
+    """Yield the changes that ``rolecall generate crds`` would make, and the fields that aren't arguments.
 
     Unusable argument specs are reported elsewhere, and a role needs none.
     """
