@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, FlagFormatter, Parser, add_flags
-from rolecall.cli.plan import FLAGS, add_run_commands, plan_request
+from rolecall.cli.plan import FLAGS, add_objects, add_output_format, add_run_commands, plan_request
 from rolecall.cli.terminal import (
     INTERRUPTED,
     configure_quiet_logs,
@@ -53,9 +53,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--writes", type=_numbers, metavar="N,N...", help="try only the writes with these numbers (default: all)"
     )
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
-    )
+    add_output_format(parser)
     parser.add_argument(
         "--records",
         type=Path,
@@ -71,18 +69,10 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", nargs="?", metavar="KIND", help="the kind of the object, or its plural")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the name of the object")
-    parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help="the namespace of the object (default: default)")
-    parser.add_argument(
-        "-f",
-        "--file",
-        dest="files",
-        type=Path,
-        nargs="+",
-        action="extend",
-        metavar="FILE",
-        help="test the object in this file as if the file had been applied; its other objects exist before",
+    add_objects(
+        parser,
+        namespace_help="the namespace of the object (default: default)",
+        files_help="test the object in this file as if the file had been applied; its other objects exist before",
     )
     parser.add_argument("--deletion", action="store_true", help="test the deletion of the object, once it has settled")
     parser.add_argument(
@@ -126,7 +116,7 @@ def _crashtest(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
 
 
 def _made(options: argparse.Namespace) -> "CrashTest":
-    """Return the requested crash test, and print its rows meanwhile. Raises the errors that ``_crashtest`` reports."""
+    """Make the requested crash test, and print its rows. Raises the errors that ``_crashtest`` reports."""
     from rolecall.workbench.crashtest.model import CrashTestRequest  # noqa: PLC0415
     from rolecall.workbench.crashtest.output import rows_of  # noqa: PLC0415
     from rolecall.workbench.crashtest.tester import crash_test  # noqa: PLC0415

@@ -77,34 +77,36 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(handler=lambda options: _plan(options, parser))
 
 
-def _add_subjects(parser: argparse.ArgumentParser) -> None:
+def add_objects(parser: argparse.ArgumentParser, *, namespace_help: str, files_help: str) -> None:
+    """Add the arguments that name one object, or files."""
     parser.add_argument("kind", nargs="?", metavar="KIND", help="the kind of the object, or its plural")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the name of the object")
+    parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help=namespace_help)
     parser.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAMESPACE",
-        help="the namespace of the object, of objects in files that name none, or of all objects (default: default; "
-        "WATCH_NAMESPACE for all objects)",
+        "-f", "--file", dest="files", type=Path, nargs="+", action="extend", metavar="FILE", help=files_help
     )
+
+
+def add_output_format(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the format of the output."""
     parser.add_argument(
-        "-f",
-        "--file",
-        dest="files",
-        type=Path,
-        nargs="+",
-        action="extend",
-        metavar="FILE",
-        help="plan the objects in this file; can be repeated",
+        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
+    )
+
+
+def _add_subjects(parser: argparse.ArgumentParser) -> None:
+    add_objects(
+        parser,
+        namespace_help="the namespace of the object, of objects in files that name none, or of all objects "
+        "(default: default; WATCH_NAMESPACE for all objects)",
+        files_help="plan the objects in this file; can be repeated",
     )
     parser.add_argument("--all", action="store_true", help="plan all objects of the kinds in the watches file")
     parser.add_argument("--kind", dest="only_kind", metavar="KIND", help="with --all: only the objects of this kind")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
-    )
+    add_output_format(parser)
     parser.add_argument("--verbose", action="store_true", help="show all findings about unchanged objects, too")
     parser.add_argument(
         "--controllers",
