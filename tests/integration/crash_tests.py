@@ -3,8 +3,11 @@
 Their account is only permitted to read.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from rolecall.kube.client import Client
@@ -16,8 +19,24 @@ from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest
 from rolecall.workbench.crashtest.tester import CrashTester, opened_tester
 from rolecall.workbench.plan.planner import Target, Targets
 from rolecall.workbench.plan.sandbox_sources import LiveSource
-from tests.integration.planned import Project, primary
+from tests.integration.planned import Project, clear, primary
 from tests.integration.sandboxes import Clusters
+from tests.integration.shared import Shared
+
+
+@contextmanager
+def project_of(shared: Shared, directory: Path, clusters: Clusters) -> Iterator[Project]:
+    """Yield a project in a directory, for a namespace of its own, which has no objects."""
+    shared.operator(directory, clusters.operator)
+    project = Project(directory, f"crash-{uuid.uuid4().hex[:8]}")
+
+    async def create() -> None:
+        async with clusters.opened(project.namespace):
+            pass
+
+    asyncio.run(create())
+    yield project
+    asyncio.run(clear(project, clusters.operator))
 
 
 @asynccontextmanager

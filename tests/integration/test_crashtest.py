@@ -1,10 +1,8 @@
 """A crash test finds each planted fault at its task, and nothing in the corrected role."""
 
-import asyncio
 import json
 import re
 import stat
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,9 +26,9 @@ from rolecall.workbench.plan.planner import apply_file
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.crash_cases import CASES, LEDGER, OUTSIDE, RESIZED, Case
-from tests.integration.crash_tests import crash_test_of, crash_tester_of
+from tests.integration.crash_tests import crash_test_of, crash_tester_of, project_of
 from tests.integration.operators import PROJECT
-from tests.integration.planned import NAMES, Project, clear, primary
+from tests.integration.planned import NAMES, Project, primary
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import DEFINITION, KINDS
@@ -74,17 +72,8 @@ SHARED = Shared(
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[Project]:
     """Give the project of ``SHARED`` for a namespace of this file, which has no objects."""
-    directory = tmp_path_factory.mktemp("crashes")
-    SHARED.operator(directory, clusters.operator)
-    project = Project(directory, f"crash-{uuid.uuid4().hex[:8]}")
-
-    async def create() -> None:
-        async with clusters.opened(project.namespace):
-            pass
-
-    asyncio.run(create())
-    yield project
-    asyncio.run(clear(project, clusters.operator))
+    with project_of(SHARED, tmp_path_factory.mktemp("crashes"), clusters) as found:
+        yield found
 
 
 def bad_trials(found: CrashTest) -> list[Trial]:

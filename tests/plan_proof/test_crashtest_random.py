@@ -3,17 +3,15 @@
 ``ROLECALL_PLANNED_ROLES`` sets their number, ``ROLECALL_FIRST_SEED`` the first seed.
 """
 
-import asyncio
 import os
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from rolecall.workbench.crashtest.model import Verdict
 from rolecall.workbench.plan.model import PlanError
-from tests.integration.crash_tests import crash_test_of
-from tests.integration.planned import COMMON, NAMES, Project, clear
+from tests.integration.crash_tests import crash_test_of, project_of
+from tests.integration.planned import COMMON, NAMES, Project
 from tests.integration.random_roles import TEMPLATE, setup_of, tasks_of
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
@@ -35,17 +33,8 @@ SHARED = Shared(
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[Project]:
     """Give the project with the roles."""
-    directory = tmp_path_factory.mktemp("chance")
-    SHARED.operator(directory, clusters.operator)
-    project = Project(directory, f"crash-{uuid.uuid4().hex[:8]}")
-
-    async def create() -> None:
-        async with clusters.opened(project.namespace):
-            pass
-
-    asyncio.run(create())
-    yield project
-    asyncio.run(clear(project, clusters.operator))
+    with project_of(SHARED, tmp_path_factory.mktemp("chance"), clusters) as found:
+        yield found
 
 
 @pytest.mark.parametrize("seed", SEEDS)
