@@ -19,7 +19,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.workbench.crashtest.write_log import ObjectId, WriteLog
-from rolecall.workbench.plan.convergence import WrittenVersion, wait_for_controllers
+from rolecall.workbench.plan.convergence import WrittenVersion
 from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles
 
 MAX_ROUNDS: Final = 30
@@ -160,17 +160,16 @@ class OperatorLife:
     async def _next_causes(self, seen: dict[ObjectId, str]) -> tuple[Cause, ...]:
         """Return why the operator would reconcile again; ``seen`` are the versions that the last run has seen."""
         summary = self.reconciles.last_summary
-        if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
+        if summary is not None and (causes := self.reconciles.requeue_causes):
             delay = summary.requeue_after_seconds or (summary.requeue_at or 0.0) - time.time()
             await asyncio.sleep(max(0.0, min(delay, MAX_REQUEUE_SECONDS)))
-            return (Cause("requeue_after"),)
-        watched = []
+            return causes
+        written = []
         for ident, version in seen.items():
             resource = await self.context.client.resource_for_path(ident.group, ident.version, ident.plural)
-            if version and resource and self.reconciles.watches_kind(resource.gvk):
-                watched.append(WrittenVersion(resource.gvk, ident.key, version))
-        changed, _ = await wait_for_controllers(self.context.client, watched)
-        return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in changed[:1])
+            if version and resource:
+                written.append(WrittenVersion(resource.gvk, ident.key, version))
+        return await self.reconciles.controller_causes(written)
 
 
 async def stored(context: PlanContext, ident: ObjectId) -> tuple[GVK, RawObject] | None:

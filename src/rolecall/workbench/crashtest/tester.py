@@ -66,7 +66,7 @@ async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTria
 async def opened_tester(
     request: CrashTestRequest, sandbox: Sandbox, source: Source, runner: Runner
 ) -> AsyncIterator["CrashTester"]:
-    """Yield a tester in a sandbox that is filled from a source."""
+    """Yield a tester in a sandbox filled from a source."""
     life, plan = Life(), request.plan
     importer = sandbox.importer(RememberingSource(source))
     async with plan_context(
@@ -162,7 +162,7 @@ class _Trials:
         self._hide(second.end)
 
     def notes(self) -> list[str]:
-        """Return what was not compared, as sentences."""
+        """Return a sentence for each part that was not compared."""
         found = [
             f"{each} exists after one of two uninterrupted runs, and isn't compared" for each in self.baseline.unstable
         ]
@@ -196,10 +196,9 @@ class _Trials:
     def _judged(self, number: int, work: Interrupted) -> Trial:
         write = self.first.writes[number - 1]
         if not work.has_died:
-            message = (
-                f"this time, the role did not send this write ({work.ending.fate} {self.show(work.ending.message)})"
-            )
-            return Trial(number, write, Verdict.NOT_TRIED, message=message.replace(" )", ")"))
+            reason = f"{work.ending.fate} {self.show(work.ending.message)}".rstrip()
+            message = f"this time, the role did not send this write ({reason})"
+            return Trial(number, write, Verdict.NOT_TRIED, message=message)
         if work.ending.fate is not Fate.SETTLED:
             return Trial(number, write, Verdict(work.ending.fate.value), message=self.show(work.ending.message))
         found = self.baseline.differences(work.end, _clocks(self.first, work), self.show)

@@ -190,8 +190,10 @@ class WriteLog(OwnWrites):
         if not self.life.is_alive:
             return  # was sent before the death
         self.writes.append(write)
-        self._occurrences += self.death is not None and self.death.is_like(write)
-        if self.death is None or not self.death.is_like(write) or self._occurrences != self.death.occurrence:
+        if self.death is None or not self.death.is_like(write):
+            return
+        self._occurrences += 1
+        if self._occurrences != self.death.occurrence:
             return
         self.life.is_alive = False
         if run:

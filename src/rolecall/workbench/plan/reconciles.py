@@ -42,7 +42,12 @@ from rolecall.runner.runs.planned.journal import (
 from rolecall.runner.runs.process import Runner
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
-from rolecall.workbench.plan.convergence import CONVERGES_WITHIN_SECONDS, wait_for_controllers, written_versions
+from rolecall.workbench.plan.convergence import (
+    CONVERGES_WITHIN_SECONDS,
+    WrittenVersion,
+    wait_for_controllers,
+    written_versions,
+)
 from rolecall.workbench.plan.model import ObjectChange, PlanError, TaskName
 from rolecall.workbench.plan.sandbox import SandboxInterceptor
 from rolecall.workbench.plan.sandbox_import import Importer
@@ -217,16 +222,24 @@ class PlannedReconciles:
 
         That is because the last run requested it, or because controllers change a written object of a watched kind.
         """
+        return self.requeue_causes or await self.controller_causes(written_versions(written))
+
+    @property
+    def requeue_causes(self) -> tuple[Cause, ...]:
+        """The request of the last run for another one; empty if it requested none."""
         summary = self.last_summary
-        if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
-            return (Cause("requeue_after"),)
-        watched = written_versions(each for each in written if self.watches_kind(each.gvk))
+        is_due = summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)
+        return (Cause("requeue_after"),) if is_due else ()
+
+    async def controller_causes(self, written: Iterable[WrittenVersion]) -> tuple[Cause, ...]:
+        """Wait for the controllers that change written objects of watched kinds; return why the object is due again."""
+        watched = [each for each in written if self._watches(each.gvk)]
         changed, unfinished = await wait_for_controllers(self.context.client, watched)
         within = f"was not ready in the sandbox within {CONVERGES_WITHIN_SECONDS:.0f} s"
         self.assumptions |= dict.fromkeys(f"{each.gvk.kind} {each.key} {within}" for each in unfinished)
         return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in changed[:1])
 
-    def watches_kind(self, gvk: GVK) -> bool:
+    def _watches(self, gvk: GVK) -> bool:
         """Return whether the operator would watch a kind, because of the runs of this object or because of triggers."""
         watch = self.watch
         is_dependent = gvk in self.dependents and watch.watch_dependent_resources and gvk not in watch.blacklist
