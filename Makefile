@@ -144,12 +144,12 @@ endif
 e2e: setup ## Image and deployment on a real cluster: KUBECONFIG, LOAD (loads images) and RUN_IN (where it can be reached)
 	$(RUN) pytest tests/e2e -x --timeout 1800
 
-# What runs do is compared with what was planned before; the integration tests have a small part of it.
+# The integration tests have a small part of these comparisons.
 PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_random.py) tests/plan_proof
 ROLES_BY_CHANCE ?= 100
 
 .PHONY: plan-proof
-plan-proof: setup ## Plan, run, and compare the writes: the stories, the example projects, and ROLES_BY_CHANCE roles
+plan-proof: setup ## Compare plans with runs, and crash tests with roles that end early: examples, ROLES_BY_CHANCE roles
 	table=$$(mktemp); \
 	ROLECALL_PROOF_TABLE=$$table ROLECALL_PLANNED_ROLES=$(ROLES_BY_CHANCE) $(BIN)/pytest $(PROOFS) --timeout 3000 || failed=1; \
 	cat $$table; rm $$table; [ -z "$${failed:-}" ]

@@ -84,6 +84,7 @@ ALONE: Mapping[str, Alone] = {
     "initial-reconcile": lambda stage, plan: initial_reconcile.measure(stage, is_quick=plan.effort == QUICK),
     "real-initial-reconcile": lambda stage, plan: real_initial_reconcile.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
+    "crashtest": lambda stage, plan: plans.measure_crash_test(stage, is_quick=plan.effort == QUICK),
     "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
     "discovery": lambda stage, plan: discovery.measure(stage, is_quick=plan.effort == QUICK),
     "replicas": lambda stage, plan: replicas.measure(stage, is_quick=plan.effort == QUICK),
@@ -104,6 +105,7 @@ COMPARED: Mapping[str, Compared] = {
 SECTIONS = (*ALONE, *COMPARED)
 ON_DEMAND = frozenset(
     {
+        "crashtest",
         "discovery",
         "initial-reconcile",
         "ordinary",

@@ -66,7 +66,7 @@ def words(cluster: Cluster) -> list[str]:
 
 def test_the_four_operators_do_their_work_with_real_pods(deployed: Cluster, page: Reader) -> None:
     page.do("kubectl apply -k deploy/samples")
-    page.do("kubectl -n podscaler-sample wait podscaler/example-podscaler --for=condition=Successful --timeout=120s")
+    page.do("kubectl -n podscaler-sample wait podscaler/example-podscaler --for=condition=Ready --timeout=300s")
     page.do(f"make deploy IMG={OPERATOR} DEPLOY=deploy/podcount")
 
     def reached() -> dict[str, Any]:

@@ -41,17 +41,17 @@ def project_of(shared: Shared, directory: Path, clusters: Clusters) -> Iterator[
 
 @asynccontextmanager
 async def crash_tester_of(
-    project: Project, clusters: Clusters, gvk: GVK, name: str, others: Sequence[RawObject] = (), **asked: Any
+    project: Project, clusters: Clusters, tested: RawObject, others: Sequence[RawObject] = (), **asked: Any
 ) -> AsyncIterator[tuple[CrashTester, Targets]]:
-    """Yield the crash_tester of an object that does not exist yet, whose name is that of its case."""
+    """Yield the crash tester of an object that does not exist yet; it and the others get the project's namespace."""
+    gvk, name = GVK.of_object(tested), tested["metadata"]["name"]
     with project.entered():
         plan = project.request(clusters.reader, kind=gvk.kind, name=name)
-        request = CrashTestRequest(plan, project.directory / "records" / name, **asked)
+        request = CrashTestRequest(plan, project.directory / "records" / f"{gvk.kind}-{name}", **asked)
         [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
-        edited = primary(gvk, name, case=name)
-        for each in (edited, *others):
+        for each in (tested, *others):
             each["metadata"]["namespace"] = project.namespace
-        targets = Targets((Target(watch, ObjectKey(project.namespace, name), edited),), others=tuple(others))
+        targets = Targets((Target(watch, ObjectKey(project.namespace, name), tested),), others=tuple(others))
         async with (
             clusters.opened(project.namespace, is_new=False) as (_, sandbox),
             await Client.connect(str(clusters.reader)) as cluster,
@@ -68,8 +68,13 @@ async def crash_tester_of(
 
 
 async def crash_test_of(
-    project: Project, clusters: Clusters, gvk: GVK, name: str, others: Sequence[RawObject] = (), **asked: Any
+    project: Project, clusters: Clusters, tested: RawObject, others: Sequence[RawObject] = (), **asked: Any
 ) -> CrashTest:
-    """Return the crash test of an object that does not exist yet, whose name is that of its case."""
-    async with crash_tester_of(project, clusters, gvk, name, others, **asked) as (crash_tester, targets):
+    """Return the crash test of an object that does not exist yet."""
+    async with crash_tester_of(project, clusters, tested, others, **asked) as (crash_tester, targets):
         return await crash_tester.test(targets, lambda _: None, print)
+
+
+def of_case(gvk: GVK, name: str) -> RawObject:
+    """Return an object whose name is that of its case."""
+    return primary(gvk, name, case=name)

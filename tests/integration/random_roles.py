@@ -16,10 +16,12 @@ FACT: Final = "{{ fact | default('none') }}"
 TEMPLATE: Final = "seed {{ me }} fact {{ fact | default('none') }}"
 
 
-def tasks_of(seed: int) -> str:
-    """Return the tasks of a role as text."""
+def tasks_of(seed: int, *, can_fail: bool = True) -> str:
+    """Return the tasks of a role as text; if it can't fail, every task ignores errors."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     made = [chance.choice(_KINDS_OF_TASKS)(chance, number) for number in range(TASKS)]
+    if not can_fail:
+        made = [{**task, "ignore_errors": True} for task in made]
     return yaml.safe_dump(made, sort_keys=False, width=200)
 
 

@@ -26,7 +26,7 @@ from rolecall.workbench.plan.planner import apply_file
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.crash_cases import CASES, LEDGER, OUTSIDE, RESIZED, Case
-from tests.integration.crash_tests import crash_test_of, crash_tester_of, project_of
+from tests.integration.crash_tests import crash_test_of, crash_tester_of, of_case, project_of
 from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, primary
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
@@ -94,13 +94,15 @@ def check_fault(found: CrashTest, case: Case) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_crashtest_finds_planted_fault_at_its_task(project: Project, clusters: Clusters, name: str) -> None:
-    found = await crash_test_of(project, clusters, PLAIN, name, CASES[name].others(name))
+    found = await crash_test_of(project, clusters, of_case(PLAIN, name), CASES[name].others(name))
     check_fault(found, CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
 async def test_crashtest_finds_nothing_in_the_corrected_role(project: Project, clusters: Clusters, name: str) -> None:
-    found = await crash_test_of(project, clusters, PLAIN, f"{name}-corrected", CASES[name].others(f"{name}-corrected"))
+    found = await crash_test_of(
+        project, clusters, of_case(PLAIN, f"{name}-corrected"), CASES[name].others(f"{name}-corrected")
+    )
     assert bad_trials(found) == []
     assert len(found.trials) == len(found.writes) > 1
 
@@ -108,8 +110,8 @@ async def test_crashtest_finds_nothing_in_the_corrected_role(project: Project, c
 async def test_crashtest_finds_objects_that_an_interrupted_finalizer_leaves(
     project: Project, clusters: Clusters
 ) -> None:
-    check_fault(await crash_test_of(project, clusters, FINAL, "ledger", deletes=True), LEDGER)
-    corrected = await crash_test_of(project, clusters, FINAL, "ledger-corrected", deletes=True)
+    check_fault(await crash_test_of(project, clusters, of_case(FINAL, "ledger"), deletes=True), LEDGER)
+    corrected = await crash_test_of(project, clusters, of_case(FINAL, "ledger-corrected"), deletes=True)
     assert bad_trials(corrected) == []
     assert len(corrected.trials) > 2
 
@@ -120,7 +122,7 @@ async def test_crashtest_of_a_change_starts_with_the_settled_object(
 ) -> None:
     file = tmp_path / "edited.yaml"
     file.write_text(yaml.safe_dump(primary(PLAIN, name, case=name, size=2)))
-    found = await crash_test_of(project, clusters, PLAIN, name, edited=file)
+    found = await crash_test_of(project, clusters, of_case(PLAIN, name), edited=file)
     assert [each.method for each in found.writes if each.name] == [], "everything was created before the change"
     if name == "resized":
         check_fault(found, RESIZED)
@@ -131,7 +133,7 @@ async def test_crashtest_of_a_change_starts_with_the_settled_object(
 async def test_crashtest_is_incomplete_if_a_role_uses_the_result_of_a_command(
     project: Project, clusters: Clusters
 ) -> None:
-    found = await crash_test_of(project, clusters, PLAIN, "outside")
+    found = await crash_test_of(project, clusters, of_case(PLAIN, "outside"))
     tasks = {trial.write.task.name.rpartition(" : ")[2] for trial in found.trials}
     assert tasks == {"the operator", "Create the first one"}
     assert (bad_trials(found), found.exit_code) == ([], ExitCode.INCOMPLETE)
@@ -254,14 +256,14 @@ async def wait_for_pods(client: Client, namespace: str, count: int) -> None:
 
 
 async def test_dead_operator_and_its_run_write_nothing_more(project: Project, clusters: Clusters) -> None:
-    async with crash_tester_of(project, clusters, PLAIN, "first") as (crash_tester, targets):
+    async with crash_tester_of(project, clusters, of_case(PLAIN, "first")) as (crash_tester, targets):
         [target] = targets.single
         resource = await crash_tester.context.client.resource(PLAIN)
         await crash_tester.context.importer.import_object(PLAIN, target.key)
         await apply_file(crash_tester.context.client, PLAIN, target.key, target.edited or {})
-        primary = await crash_tester.context.client.get(PLAIN, target.key)
+        initial = await crash_tester.context.client.get(PLAIN, target.key)
         creation = Write("POST", f"/api/v1/namespaces/{project.namespace}/configmaps", "first-configuration")
-        log = WriteLog(life=crash_tester.life, resource=resource, primary=primary, death=Death(creation, creation, 1))
+        log = WriteLog(life=crash_tester.life, resource=resource, primary=initial, death=Death(creation, creation, 1))
         operator = OperatorLife(crash_tester.context, target.watch, log, Limits(60, 60))
         ending = await operator.settle(until_unchanged=False)
 
@@ -276,11 +278,8 @@ async def test_dead_operator_and_its_run_write_nothing_more(project: Project, cl
 
 
 async def test_reset_sandbox_equals_its_initial_state(project: Project, clusters: Clusters) -> None:
-    case = CASES["replaced"]
-    async with crash_tester_of(project, clusters, PLAIN, "replaced", case.others("replaced")) as (
-        crash_tester,
-        targets,
-    ):
+    tested, others = of_case(PLAIN, "replaced"), CASES["replaced"].others("replaced")
+    async with crash_tester_of(project, clusters, tested, others) as (crash_tester, targets):
         subject = await crash_tester.subject(targets)
         await subject.start(deletes=False, edited=None)
         before = await content_of(crash_tester)

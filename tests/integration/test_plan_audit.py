@@ -1,4 +1,4 @@
-"""What plans send to a cluster, by the audit log of its API server: reads alone, even if the account may do all."""
+"""What plans and crash tests send to a cluster: only reads, by its audit log, even if the account may do everything."""
 
 import asyncio
 import json
@@ -79,12 +79,11 @@ subjects: [{kind: ServiceAccount, name: administrator, namespace: default}]
 """
 
 
-def plan(audited: Audited, directory: Path, *arguments: str) -> tuple[dict[str, Any], set[str]]:
-    """Make a plan on the command line; return it and the verbs of all requests that it has sent."""
+def document_of(audited: Audited, directory: Path, *command: str) -> tuple[dict[str, Any], set[str]]:
+    """Run a command; return the document that it prints, and the verbs of all requests that it has sent."""
     done: list[subprocess.CompletedProcess[str]] = []
-    command = ("plan", *arguments, "--output", "json")
     requests = audited.requests_of(
-        lambda: done.append(asyncio.run(rolecall(directory, audited.administrator, *command)))
+        lambda: done.append(asyncio.run(rolecall(directory, audited.administrator, *command, "--output", "json")))
     )
     assert done[0].stdout, done[0].stderr
     document: dict[str, Any] = json.loads(done[0].stdout)
@@ -99,7 +98,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.timeout(300)
 def test_plan_of_everything_sends_only_reads(audited: Audited, project: Path) -> None:
-    document, verbs = plan(audited, project, "--all")
+    document, verbs = document_of(audited, project, "plan", "--all")
 
     assert [each["name"] for each in document["objects"]] == ["one"]
     assert {(each["action"], each["name"]) for each in document["objects"][0]["changes"]} >= {("create", "made")}
@@ -110,7 +109,7 @@ def test_plan_of_everything_sends_only_reads(audited: Audited, project: Path) ->
 def test_plan_of_files_sends_only_reads(audited: Audited, project: Path) -> None:
     edited = EXISTING.replace("replicas: 1", "replicas: 3")
     (project / "edited.yaml").write_text(f"{edited}---{NEW}")
-    document, verbs = plan(audited, project, "-f", "edited.yaml")
+    document, verbs = document_of(audited, project, "plan", "-f", "edited.yaml")
 
     made = {
         (each["name"], change["name"], change["after"]["spec"]["replicas"])
@@ -119,6 +118,16 @@ def test_plan_of_files_sends_only_reads(audited: Audited, project: Path) -> None
         if change["kind"] == "Deployment"
     }
     assert made == {("one", "made", 3), ("two", "made-too", 1)}
+    assert verbs <= READS
+    assert "get" in verbs
+
+
+@pytest.mark.timeout(300)
+def test_crashtest_sends_only_reads(audited: Audited, project: Path) -> None:
+    (project / "new.yaml").write_text(NEW)
+    document, verbs = document_of(audited, project, "crashtest", "-f", "new.yaml")
+
+    assert len(document["trials"]) == document["writes"] > 1
     assert verbs <= READS
     assert "get" in verbs
 

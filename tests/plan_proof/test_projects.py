@@ -1,4 +1,4 @@
-"""The example projects do what was planned, each with the objects that its tests have."""
+"""The example projects do what was planned, and survive crashes, each with the objects that its tests have."""
 
 import asyncio
 import uuid
@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from rolecall.kube.references import RawObject
+from rolecall.workbench.crashtest.model import Verdict
+from tests.integration.crash_tests import crash_test_of
 from tests.integration.example_projects import ADVANCED, MEMCACHED, Image
 from tests.integration.example_projects import Project as Example
 from tests.integration.planned import Project, clear
@@ -50,13 +52,32 @@ async def differences(clusters: Clusters, project: Project, objects: Sequence[Ra
         return {f"{kind} {key}": proof.of_common_runs().differences for (kind, key), proof in proofs.items()}
 
 
-@pytest.mark.parametrize(("example", "objects"), [(MEMCACHED, of_memcached()), (ADVANCED, of_advanced())])
+EXAMPLES = pytest.mark.parametrize(("example", "objects"), [(MEMCACHED, of_memcached()), (ADVANCED, of_advanced())])
+
+
+def project_of(example: Example, directory: Path) -> Project:
+    """Return an example project, built into a directory, for a namespace of its own."""
+    image = Image.build(example.path, directory)
+    return Project(directory, f"{example.name}-{uuid.uuid4().hex[:8]}", image.environment, image.arguments)
+
+
+@EXAMPLES
 def test_example_project_writes_as_planned(
     example: Example, objects: Sequence[RawObject], tmp_path: Path, clusters: Clusters
 ) -> None:
-    image = Image.build(example.path, tmp_path)
-    name = f"{example.name}-{uuid.uuid4().hex[:8]}"
-    project = Project(tmp_path, name, image.environment, image.arguments)
-    found = asyncio.run(differences(clusters, project, objects))
+    found = asyncio.run(differences(clusters, project_of(example, tmp_path), objects))
     assert len(found) >= len(objects)
     assert {ident: each for ident, each in found.items() if each} == {}
+
+
+@EXAMPLES
+async def test_crash_test_of_an_example_project_has_no_findings(
+    example: Example, objects: Sequence[RawObject], tmp_path: Path, clusters: Clusters
+) -> None:
+    project = project_of(example, tmp_path)
+    async with clusters.opened(project.namespace):
+        for each in objects:
+            found = await crash_test_of(project, clusters, each)
+            assert found.trials, found
+            assert {trial.verdict for trial in found.trials} == {Verdict.SAME}, found
+    await clear(project, clusters.operator)

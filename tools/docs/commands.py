@@ -83,7 +83,8 @@ def synopsis(parser: argparse.ArgumentParser) -> str:
     positional = [_in_synopsis(action) for action in parser._actions if not action.option_strings]
     # Lines are broken only between arguments.
     words = [word.replace(" ", _HARD_SPACE) for word in (*flags, *positional)]
-    lines = textwrap.wrap(" ".join([parser.prog, *words]), WIDTH, subsequent_indent="    ", break_long_words=False)
+    text = " ".join([parser.prog, *words])
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace(_HARD_SPACE, " ")
 
 

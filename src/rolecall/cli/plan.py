@@ -121,7 +121,7 @@ def add_run_commands(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-commands",
         action="store_true",
-        help="really run commands and other actions outside Kubernetes, instead of ending the plan there",
+        help="really run commands and other actions outside Kubernetes, instead of stopping before them",
     )
 
 
