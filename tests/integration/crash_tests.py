@@ -41,17 +41,17 @@ def project_of(shared: Shared, directory: Path, clusters: Clusters) -> Iterator[
 
 @asynccontextmanager
 async def crash_tester_of(
-    project: Project, clusters: Clusters, tested: RawObject, others: Sequence[RawObject] = (), **asked: Any
+    project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), **asked: Any
 ) -> AsyncIterator[tuple[CrashTester, Targets]]:
     """Yield the crash tester of an object that does not exist yet; it and the others get the project's namespace."""
-    gvk, name = GVK.of_object(tested), tested["metadata"]["name"]
+    gvk, name = GVK.of_object(obj), obj["metadata"]["name"]
     with project.entered():
         plan = project.request(clusters.reader, kind=gvk.kind, name=name)
         request = CrashTestRequest(plan, project.directory / "records" / f"{gvk.kind}-{name}", **asked)
         [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
-        for each in (tested, *others):
+        for each in (obj, *others):
             each["metadata"]["namespace"] = project.namespace
-        targets = Targets((Target(watch, ObjectKey(project.namespace, name), tested),), others=tuple(others))
+        targets = Targets((Target(watch, ObjectKey(project.namespace, name), obj),), others=tuple(others))
         async with (
             clusters.opened(project.namespace, is_new=False) as (_, sandbox),
             await Client.connect(str(clusters.reader)) as cluster,
@@ -68,10 +68,10 @@ async def crash_tester_of(
 
 
 async def crash_test_of(
-    project: Project, clusters: Clusters, tested: RawObject, others: Sequence[RawObject] = (), **asked: Any
+    project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), **asked: Any
 ) -> CrashTest:
     """Return the crash test of an object that does not exist yet."""
-    async with crash_tester_of(project, clusters, tested, others, **asked) as (crash_tester, targets):
+    async with crash_tester_of(project, clusters, obj, others, **asked) as (crash_tester, targets):
         return await crash_tester.test(targets, lambda _: None, print)
 
 

@@ -18,9 +18,9 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.workbench.crashtest import tester
 from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
-from rolecall.workbench.crashtest.operator_life import Fate, Limits, OperatorLife
+from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SimulatedOperator
 from rolecall.workbench.crashtest.tester import CrashTester
-from rolecall.workbench.crashtest.write_log import Death, Write, WriteLog
+from rolecall.workbench.crashtest.write_log import CrashPoint, Write, WriteLog
 from rolecall.workbench.plan.model import ExitCode
 from rolecall.workbench.plan.planner import apply_file
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
@@ -263,27 +263,32 @@ async def test_dead_operator_and_its_run_write_nothing_more(project: Project, cl
         await apply_file(crash_tester.context.client, PLAIN, target.key, target.edited or {})
         initial = await crash_tester.context.client.get(PLAIN, target.key)
         creation = Write("POST", f"/api/v1/namespaces/{project.namespace}/configmaps", "first-configuration")
-        log = WriteLog(life=crash_tester.life, resource=resource, primary=initial, death=Death(creation, creation, 1))
-        operator = OperatorLife(crash_tester.context, target.watch, log, Limits(60, 60))
-        ending = await operator.settle(until_unchanged=False)
+        log = WriteLog(
+            liveness=crash_tester.liveness,
+            resource=resource,
+            primary=initial,
+            crash_point=CrashPoint(creation, creation, 1),
+        )
+        operator = SimulatedOperator(crash_tester.context, target.watch, log, Limits(60, 60))
+        result = await operator.settle(until_unchanged=False)
 
-        assert ending.fate is Fate.DIED
+        assert result.outcome is Outcome.KILLED
         assert [each.name for each in log.writes if each.method == "POST"] == ["first-configuration"]
         with pytest.raises(NotFoundError):
             await crash_tester.context.client.get(CONFIG_MAP, ObjectKey(project.namespace, "first-initialized"))
         status = (await crash_tester.context.client.get(PLAIN, target.key))["status"]
-        assert condition({"status": status}, "Running")["reason"] == "Running", "as it was when the operator died"
+        assert condition({"status": status}, "Running")["reason"] == "Running", "as it was when the operator was killed"
         [record] = operator.reconciles.recorder.records
         assert processes_of_run(record.ident) == []
 
 
 async def test_reset_sandbox_equals_its_initial_state(project: Project, clusters: Clusters) -> None:
-    tested, others = of_case(PLAIN, "replaced"), CASES["replaced"].others("replaced")
-    async with crash_tester_of(project, clusters, tested, others) as (crash_tester, targets):
-        subject = await crash_tester.subject(targets)
-        await subject.start(deletes=False, edited=None)
+    obj, others = of_case(PLAIN, "replaced"), CASES["replaced"].others("replaced")
+    async with crash_tester_of(project, clusters, obj, others) as (crash_tester, targets):
+        tested = await crash_tester.object_under_test(targets)
+        await tested.start(deletes=False, edited=None)
         before = await content_of(crash_tester)
-        changed = await subject.uninterrupted()
+        changed = await tested.uninterrupted()
         definition = {**DEFINITION, "metadata": {"name": "gadgets.test.rolecall.dev"}}
         definition["spec"] = {**DEFINITION["spec"], "names": {"kind": "Gadget", "plural": "gadgets"}}
         await crash_tester.context.client.create(definition)
@@ -295,6 +300,6 @@ async def test_reset_sandbox_equals_its_initial_state(project: Project, clusters
         assert changed.writes
         assert await content_of(crash_tester) != before
 
-        await subject.reset()
+        await tested.reset()
         assert await content_of(crash_tester) == before
         await wait_for_pods(crash_tester.context.client, project.namespace, 0)

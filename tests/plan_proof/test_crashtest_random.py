@@ -19,8 +19,8 @@ from rolecall.runner.config.watches import Watch
 from rolecall.workbench.crashtest.comparison import Baseline, Difference
 from rolecall.workbench.crashtest.end_state import end_state
 from rolecall.workbench.crashtest.model import Verdict
-from rolecall.workbench.crashtest.operator_life import Limits, OperatorLife
-from rolecall.workbench.crashtest.subject import Subject, Uninterrupted
+from rolecall.workbench.crashtest.object_under_test import ObjectUnderTest, Uninterrupted
+from rolecall.workbench.crashtest.simulated_operator import Limits, SimulatedOperator
 from rolecall.workbench.crashtest.write_log import Write, WriteLog
 from rolecall.workbench.replay.equality import Clocks
 from tests.integration.crash_tests import crash_test_of, crash_tester_of, of_case, project_of
@@ -102,16 +102,16 @@ class Roles:
 
 
 async def differences_after(
-    subject: Subject, roles: Roles, place: Place, first: Uninterrupted, baseline: Baseline
+    tested: ObjectUnderTest, roles: Roles, place: Place, first: Uninterrupted, baseline: Baseline
 ) -> list[Difference]:
     """Return what differs if runs end at a place by themselves, and complete ones follow."""
-    await subject.reset()
-    primary = await subject.context.client.get(roles.watch.gvk, subject.target.key)
-    log = WriteLog(life=subject.life, resource=subject.resource, primary=primary)
+    await tested.reset()
+    primary = await tested.context.client.get(roles.watch.gvk, tested.target.key)
+    log = WriteLog(liveness=tested.liveness, resource=tested.resource, primary=primary)
     for watch in (*[roles.watch] * place.runs, roles.until(place)):
-        await OperatorLife(subject.context, watch, log, LIMITS).reconciles.reconcile(())
-    await OperatorLife(subject.context, roles.watch, log, LIMITS).settle(until_unchanged=first.is_unchanging)
-    end = await end_state(subject.context, log, (*first.objects, *first.end))
+        await SimulatedOperator(tested.context, watch, log, LIMITS).reconciles.reconcile(())
+    await SimulatedOperator(tested.context, roles.watch, log, LIMITS).settle(until_unchanged=first.is_unchanging)
+    end = await end_state(tested.context, log, (*first.objects, *first.end))
     return baseline.differences(end, Clocks(first.started, first.started, TOLERANCE_SECONDS), str)
 
 
@@ -119,8 +119,8 @@ async def differences_after(
 async def test_crash_test_of_a_random_role_finds_what_a_cut_off_role_leaves(
     project: Project, clusters: Clusters, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
-    tested, others = of_case(KINDS[0], f"seed-{seed}"), setup_of(f"seed-{seed}")
-    found = await crash_test_of(project, clusters, tested, others)
+    obj, others = of_case(KINDS[0], f"seed-{seed}"), setup_of(f"seed-{seed}")
+    found = await crash_test_of(project, clusters, obj, others)
     assert len(found.trials) == len(found.writes)
     assert not [trial for trial in found.trials if trial.verdict is Verdict.NOT_TRIED]
     bad = {trial.number: trial for trial in found.trials if trial.verdict is not Verdict.SAME}
@@ -129,15 +129,15 @@ async def test_crash_test_of_a_random_role_finds_what_a_cut_off_role_leaves(
     record_property("seconds", found.seconds)
 
     expected = {}
-    async with crash_tester_of(project, clusters, tested, others) as (crash_tester, targets):
-        subject = await crash_tester.subject(targets)
-        await subject.start(deletes=False, edited=None)
-        first = await subject.uninterrupted()
-        await subject.reset()
-        second = await subject.uninterrupted(until_unchanged=first.is_unchanging)
+    async with crash_tester_of(project, clusters, obj, others) as (crash_tester, targets):
+        tested = await crash_tester.object_under_test(targets)
+        await tested.start(deletes=False, edited=None)
+        first = await tested.uninterrupted()
+        await tested.reset()
+        second = await tested.uninterrupted(until_unchanged=first.is_unchanging)
         baseline = Baseline(first.end, second.end, Clocks(first.started, second.started, TOLERANCE_SECONDS))
-        roles = Roles(seed, subject.target.watch, project)
+        roles = Roles(seed, tested.target.watch, project)
         for number, place in enumerate(places_of(found.writes), 1):
-            if differences := await differences_after(subject, roles, place, first, baseline):
+            if differences := await differences_after(tested, roles, place, first, baseline):
                 expected[number] = differences
     assert bad.keys() == expected.keys(), "\n".join(map(str, (bad, expected, tasks_of(seed, can_fail=False))))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rolecall.kube.errors import NotFoundError, UnknownKindError
 from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, OwnerReference, RawObject
-from rolecall.workbench.crashtest.operator_life import stored
+from rolecall.workbench.crashtest.simulated_operator import stored
 from rolecall.workbench.crashtest.write_log import ObjectId, WriteLog
 from rolecall.workbench.plan.reconciles import PlanContext
 from rolecall.workbench.plan.shown_changes import cleaned, text_in_base64

@@ -20,10 +20,15 @@ from rolecall.runner.warm.starter import starter_for
 from rolecall.workbench.crashtest.comparison import Baseline
 from rolecall.workbench.crashtest.end_state import EndState
 from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
-from rolecall.workbench.crashtest.operator_life import Fate, Limits
-from rolecall.workbench.crashtest.subject import UNINTERRUPTED_LIMITS, Interrupted, Subject, Uninterrupted
+from rolecall.workbench.crashtest.object_under_test import (
+    UNINTERRUPTED_LIMITS,
+    Interrupted,
+    ObjectUnderTest,
+    Uninterrupted,
+)
+from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome
 from rolecall.workbench.crashtest.variables import leaves, text_of
-from rolecall.workbench.crashtest.write_log import Death, Life
+from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness
 from rolecall.workbench.plan.model import PlanError
 from rolecall.workbench.plan.planner import (
     Report,
@@ -67,12 +72,12 @@ async def opened_tester(
     request: CrashTestRequest, sandbox: Sandbox, source: Source, runner: Runner
 ) -> AsyncIterator["CrashTester"]:
     """Yield a tester in a sandbox filled from a source."""
-    life, plan = Life(), request.plan
+    liveness, plan = Liveness(), request.plan
     importer = sandbox.importer(RememberingSource(source))
     async with plan_context(
-        plan.settings, importer, runner, runs_commands=plan.runs_commands, may_write=lambda: life.is_alive
+        plan.settings, importer, runner, runs_commands=plan.runs_commands, may_write=lambda: liveness.is_alive
     ) as context:
-        yield CrashTester(request, sandbox, context, life)
+        yield CrashTester(request, sandbox, context, liveness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,40 +87,40 @@ class CrashTester:
     request: CrashTestRequest
     sandbox: Sandbox
     context: PlanContext
-    life: Life
+    liveness: Liveness
 
     async def test(self, targets: Targets, report: Report, on_trial: OnTrial) -> CrashTest:
         """Test the only object of the targets. Raises PlanError, SourceError, KubeError."""
         started, request = time.monotonic(), self.request
-        subject = await self.subject(targets)
-        report(f"Running the role of {subject.title} without an interruption")
-        await subject.start(deletes=request.deletes, edited=self._edited(subject.target))
-        first = await subject.uninterrupted()
-        numbers = self._numbers(subject, first)
-        await subject.reset()
+        tested = await self.object_under_test(targets)
+        report(f"Running the role of {tested.title} without an interruption")
+        await tested.start(deletes=request.deletes, edited=self._edited(tested.target))
+        first = await tested.uninterrupted()
+        numbers = self._numbers(tested, first)
+        await tested.reset()
         report(f"Running it again: it has {len(first.writes)} writes")
-        trials = _Trials(subject, first, await subject.uninterrupted(until_unchanged=first.is_unchanging))
+        trials = _Trials(tested, first, await tested.uninterrupted(until_unchanged=first.is_unchanging))
         for number in numbers:
             report(f"Killing the operator after write {number} of {len(first.writes)}")
             on_trial(await trials.at(number, request.records))
         return CrashTest(
-            title=subject.title,
+            title=tested.title,
             writes=first.writes,
             trials=tuple(trials.done),
             stopped_at=trials.show(first.stopped_at),
-            withheld=tuple(subject.withheld),
+            withheld=tuple(tested.withheld),
             notes=(*self.context.importer.assumptions, *trials.notes()),
             seconds=time.monotonic() - started,
         )
 
-    async def subject(self, targets: Targets) -> Subject:
+    async def object_under_test(self, targets: Targets) -> ObjectUnderTest:
         """Import the only object of the targets, and return it. Raises PlanError, SourceError, KubeError."""
         if len(targets.single) != 1:
             raise PlanError(f"expected one object of a watched kind in the files, found {len(targets.single)}")
         [target] = targets.single
         await import_targets(self.context, targets)
         resource = await self.context.client.resource(target.watch.gvk)
-        return Subject(self.sandbox, self.context, self.life, target, resource, targets.others)
+        return ObjectUnderTest(self.sandbox, self.context, self.liveness, target, resource, targets.others)
 
     def _edited(self, target: Target) -> RawObject | None:
         """Return the changed object that the request names, None if it names none."""
@@ -127,28 +132,28 @@ class CrashTester:
                 return obj
         raise PlanError(f"{path}: expected {target.watch.gvk.kind} {target.key.name}, which is not among its objects")
 
-    def _numbers(self, subject: Subject, first: Uninterrupted) -> tuple[int, ...]:
+    def _numbers(self, tested: ObjectUnderTest, first: Uninterrupted) -> tuple[int, ...]:
         """Return the numbers of the writes to try. Raises PlanError if there is nothing to test."""
         count = len(first.writes)
         if self.request.deletes and any(
-            subject.target.key == ident.key for ident in first.end if ident.plural == subject.resource.plural
+            tested.target.key == ident.key for ident in first.end if ident.plural == tested.resource.plural
         ):
             raise PlanError(
-                f"{subject.title} still exists after the run of its finalizer, even if nothing interrupts it"
+                f"{tested.title} still exists after the run of its finalizer, even if nothing interrupts it"
             )
         if not count:
             hint = "test an object that doesn't exist yet with -f FILE, a change with --to FILE, or --deletion"
-            raise PlanError(f"the role changes nothing for {subject.title} as it is; {hint}")
+            raise PlanError(f"the role changes nothing for {tested.title} as it is; {hint}")
         if unknown := [number for number in self.request.writes if number > count]:
-            raise PlanError(f"there is no write {unknown[0]}: the role of {subject.title} has {count}")
+            raise PlanError(f"there is no write {unknown[0]}: the role of {tested.title} has {count}")
         return self.request.writes or tuple(range(1, count + 1))
 
 
 @dataclass(slots=True)
 class _Trials:
-    """The trials of a subject, compared with two uninterrupted runs."""
+    """The trials of an object, compared with two uninterrupted runs."""
 
-    subject: Subject
+    tested: ObjectUnderTest
     first: Uninterrupted
     second: Uninterrupted
     done: list[Trial] = field(default_factory=list)
@@ -171,14 +176,14 @@ class _Trials:
         return found
 
     async def at(self, number: int, records: Path) -> Trial:
-        """Return the trial whose operator dies after a write; keep the records of a bad one in a directory."""
+        """Return the trial whose operator is killed after a write; keep the records of a bad one in a directory."""
         first, started = self.first, time.monotonic()
         longest = max(first.seconds, self.second.seconds)
         limits = Limits(
             max(_MIN_SECONDS, 10 * longest), min(UNINTERRUPTED_LIMITS.wait_seconds, max(_MIN_WAIT_SECONDS, 2 * longest))
         )
-        work = await self.subject.interrupted(
-            Death.after(number, first.writes, self.second.writes),
+        work = await self.tested.interrupted(
+            CrashPoint.after(number, first.writes, self.second.writes),
             limits,
             (*first.objects, *first.end),
             until_unchanged=first.is_unchanging,
@@ -188,32 +193,32 @@ class _Trials:
         directory = None
         if trial.verdict is not Verdict.SAME:
             directory = records / f"write-{number}"
-            await self.subject.write_records(work.records, directory)
+            await self.tested.write_records(work.records, directory)
         trial = replace(trial, records=directory, seconds=time.monotonic() - started)
         self.done.append(trial)
         return trial
 
     def _judged(self, number: int, work: Interrupted) -> Trial:
         write = self.first.writes[number - 1]
-        if not work.has_died:
-            reason = f"{work.ending.fate} {self.show(work.ending.message)}".rstrip()
+        if not work.was_killed:
+            reason = f"{work.result.outcome} {self.show(work.result.message)}".rstrip()
             message = f"this time, the role did not send this write ({reason})"
             return Trial(number, write, Verdict.NOT_TRIED, message=message)
-        if work.ending.fate is not Fate.SETTLED:
-            return Trial(number, write, Verdict(work.ending.fate.value), message=self.show(work.ending.message))
+        if work.result.outcome is not Outcome.SETTLED:
+            return Trial(number, write, Verdict(work.result.outcome.value), message=self.show(work.result.message))
         found = self.baseline.differences(work.end, _clocks(self.first, work), self.show)
         return Trial(number, write, Verdict.DIFFERS if found else Verdict.SAME, tuple(found))
 
     def show(self, text: str) -> str:
         """Return a text without the secrets that are known by now."""
-        return redactor(self.subject.secrets)(text)
+        return redactor(self.tested.secrets)(text)
 
     def _hide(self, end: EndState) -> None:
         """Add the values of the Secrets in an end state to the secrets."""
         for obj in end.values():
             for path, value in leaves(obj.content, frozenset()) if obj.is_secret else ():
                 if path[0] == "data" and len(text := text_of(value)) >= _MIN_SECRET_CHARACTERS:
-                    self.subject.secrets[text] = None
+                    self.tested.secrets[text] = None
 
 
 def _clocks(one: Uninterrupted, two: Uninterrupted | Interrupted) -> Clocks:

@@ -1,8 +1,8 @@
-"""The writes for one object in their order, those of its runs and of the operator, and the death of the operator.
+"""The writes for one object in their order, those of its runs and of the operator, and the crash of the operator.
 
 ``WriteLog`` receives each write after the API server has committed it and before the run gets the response, and only
-if it changed something. At the chosen write, it kills all processes of the run with SIGKILL and ends the life of the
-operator: from then on, neither the proxy nor the operator sends a write.
+if it changed something. At the chosen write, it kills all processes of the run with SIGKILL, and the operator
+counts as dead: from then on, neither the proxy nor the operator sends a write.
 """
 
 from collections.abc import Callable, Sequence
@@ -71,8 +71,8 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """The moment of a death: after the write that is like ``one`` and ``two`` for the time ``occurrence``.
+class CrashPoint:
+    """The moment of a crash: after the write that is like ``one`` and ``two``, the one with the number ``occurrence``.
 
     The order of writes depends on the time, so the number of a write is not enough. ``one`` and ``two`` are the same
     write in two uninterrupted runs. If they differ, a name is random, and only the resource counts.
@@ -84,14 +84,14 @@ class Death:
 
     @classmethod
     def after(cls, number: int, first: Sequence[Write], second: Sequence[Write]) -> Self:
-        """Return the death after a write of the first run, by its number from 1."""
+        """Return the crash point after a write of the first run, by its number from 1."""
         one = first[number - 1]
         two = second[number - 1] if number <= len(second) else one
         two = two if _resource_of(one) == _resource_of(two) else one
         return cls(one, two, sum(_are_like(each, one, two) for each in first[:number]))
 
     def is_like(self, write: Write) -> bool:
-        """Return whether a write may be the one of the death."""
+        """Return whether a write may be the one of the crash."""
         return _are_like(write, self.one, self.two)
 
 
@@ -106,7 +106,7 @@ def _resource_of(write: Write) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class Life:
+class Liveness:
     """Whether the operator is alive; a dead one writes nothing, and neither do its runs."""
 
     is_alive: bool = True
@@ -114,15 +114,15 @@ class Life:
 
 @dataclass(slots=True, kw_only=True)
 class WriteLog(OwnWrites):
-    """Keeps the writes for one primary in their order, and ends the life of the operator at its ``death``.
+    """Keeps the writes for one primary in their order, and kills the operator at the ``crash_point``.
 
-    ``primary`` is the primary as it is before the first write. ``stop`` is called at the death.
+    ``primary`` is the primary as it is before the first write. ``stop`` is called at the crash.
     """
 
-    life: Life
+    liveness: Liveness
     resource: ApiResource
     primary: RawObject
-    death: Death | None = None
+    crash_point: CrashPoint | None = None
     stop: Callable[[], None] = lambda: None
     writes: list[Write] = field(default_factory=list)
     objects: dict[ObjectId, str] = field(default_factory=dict)
@@ -187,15 +187,15 @@ class WriteLog(OwnWrites):
         self._number(Write(proxied.method, proxied.path, name, proxied.origin), proxied.spec.ident)
 
     def _number(self, write: Write, run: str) -> None:
-        if not self.life.is_alive:
-            return  # was sent before the death
+        if not self.liveness.is_alive:
+            return  # was sent before the crash
         self.writes.append(write)
-        if self.death is None or not self.death.is_like(write):
+        if self.crash_point is None or not self.crash_point.is_like(write):
             return
         self._occurrences += 1
-        if self._occurrences != self.death.occurrence:
+        if self._occurrences != self.crash_point.occurrence:
             return
-        self.life.is_alive = False
+        self.liveness.is_alive = False
         if run:
             kill_all(lambda: processes_of_run(run), KILL_LIMIT_SECONDS)
         self.stop()

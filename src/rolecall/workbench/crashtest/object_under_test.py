@@ -1,4 +1,4 @@
-"""The tested object in its sandbox: its initial state, and its work without an interruption or with one.
+"""The object under test in its sandbox: its initial state, and its work without an interruption or with one.
 
 Every piece of work starts from the same state: all objects of the sandbox are reset to it, including their uids.
 """
@@ -20,8 +20,8 @@ from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory, RunRecord
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.workbench.crashtest.end_state import EndState, end_state
-from rolecall.workbench.crashtest.operator_life import Ending, Fate, Limits, OperatorLife
-from rolecall.workbench.crashtest.write_log import Death, Life, ObjectId, Write, WriteLog
+from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult, SimulatedOperator
+from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness, ObjectId, Write, WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion, is_changed_by_controllers, wait_for_controllers
 from rolecall.workbench.plan.model import PlanError, TaskName
 from rolecall.workbench.plan.planner import Target, apply_file
@@ -54,10 +54,10 @@ class Uninterrupted:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The work of an operator that ``has_died``, and of the next one; ``ending`` is that of the last of them."""
+    """The work of an operator that ``was_killed``, and of the next one; ``result`` is that of the last of them."""
 
-    ending: Ending
-    has_died: bool
+    result: SettleResult
+    was_killed: bool
     end: EndState
     records: tuple[RunRecord, ...]
     started: datetime
@@ -65,12 +65,12 @@ class Interrupted:
 
 
 @dataclass(slots=True)
-class Subject:
+class ObjectUnderTest:
     """An object of the sandbox; ``start`` it before anything else."""
 
     sandbox: Sandbox
     context: PlanContext
-    life: Life
+    liveness: Liveness
     target: Target
     resource: ApiResource
     other_objects: tuple[RawObject, ...] = ()
@@ -138,13 +138,13 @@ class Subject:
         """Reset the sandbox to the initial state. Raises SourceError."""
         assert self._state is not None  # noqa: S101 - started
         self.context.interceptor.importer = await self.sandbox.restore(self._state)
-        self.life.is_alive = True
+        self.liveness.is_alive = True
 
-    def _operator(self, log: WriteLog, limits: Limits) -> OperatorLife:
-        return OperatorLife(self.context, self.target.watch, log, limits)
+    def _operator(self, log: WriteLog, limits: Limits) -> SimulatedOperator:
+        return SimulatedOperator(self.context, self.target.watch, log, limits)
 
-    def _log(self, death: Death | None = None) -> WriteLog:
-        return WriteLog(life=self.life, resource=self.resource, primary=self._primary, death=death)
+    def _log(self, crash_point: CrashPoint | None = None) -> WriteLog:
+        return WriteLog(liveness=self.liveness, resource=self.resource, primary=self._primary, crash_point=crash_point)
 
     async def uninterrupted(self, *, until_unchanged: bool | None = None) -> Uninterrupted:
         """Work from the current state until the object is idle, and with ``until_unchanged`` until nothing changes.
@@ -153,21 +153,21 @@ class Subject:
         """
         started, clock, log = datetime.now(UTC), time.monotonic(), self._log()
         operator = self._operator(log, UNINTERRUPTED_LIMITS)
-        ending = await operator.settle(until_unchanged=bool(until_unchanged))
+        result = await operator.settle(until_unchanged=bool(until_unchanged))
         self._note(operator)
         for problem in self.context.interceptor.problems:
             if problem.is_unreadable:
                 raise PlanError(f"{self.title}: {problem.text}")
-        if ending.fate is not Fate.SETTLED:
+        if result.outcome is not Outcome.SETTLED:
             raise PlanError(
-                f"the role of {self.title} {_failing(ending)} even if nothing interrupts it: {ending.message}"
+                f"the role of {self.title} {_failing(result)} even if nothing interrupts it: {result.message}"
             )
         idle = len(log.writes), await end_state(self.context, log, self._others)
         stopped_at, is_unchanging = operator.reconciles.stopped_at, bool(until_unchanged)
         if until_unchanged is None and not stopped_at:
             again = await operator.settle(until_unchanged=True, max_rounds=_MORE_ROUNDS)
             self._note(operator)
-            is_unchanging = again.fate is Fate.SETTLED
+            is_unchanging = again.outcome is Outcome.SETTLED
         if is_unchanging:
             idle = len(log.writes), await end_state(self.context, log, self._others)
         seconds = time.monotonic() - clock
@@ -175,28 +175,28 @@ class Subject:
         return Uninterrupted(writes, idle[1], objects, started, seconds, is_unchanging, stopped_at)
 
     async def interrupted(
-        self, death: Death, limits: Limits, objects: Iterable[ObjectId], *, until_unchanged: bool
+        self, crash_point: CrashPoint, limits: Limits, objects: Iterable[ObjectId], *, until_unchanged: bool
     ) -> Interrupted:
-        """Reset the sandbox, and work with an operator that dies after a write, and then with another one.
+        """Reset the sandbox, and work with an operator that is killed after a write, and then with another one.
 
         ``objects`` belong to the end state in addition to those that are written now. Raises KubeError, PlanError.
         """
         await self.reset()
-        started, clock, log = datetime.now(UTC), time.monotonic(), self._log(death)
+        started, clock, log = datetime.now(UTC), time.monotonic(), self._log(crash_point)
         operators = [self._operator(log, limits)]
-        ending = await operators[0].settle(until_unchanged=until_unchanged)
-        has_died = ending.fate is Fate.DIED
-        if has_died:
-            self.life.is_alive = True
+        result = await operators[0].settle(until_unchanged=until_unchanged)
+        was_killed = result.outcome is Outcome.KILLED
+        if was_killed:
+            self.liveness.is_alive = True
             operators.append(self._operator(log, limits))
-            ending = await operators[1].settle(until_unchanged=until_unchanged)
+            result = await operators[1].settle(until_unchanged=until_unchanged)
         end = await end_state(self.context, log, objects)
         for operator in operators:
             self._note(operator)
         records = tuple(record for operator in operators for record in operator.reconciles.recorder.records)
-        return Interrupted(ending, has_died, end, records, started, time.monotonic() - clock)
+        return Interrupted(result, was_killed, end, records, started, time.monotonic() - clock)
 
-    def _note(self, operator: OperatorLife) -> None:
+    def _note(self, operator: SimulatedOperator) -> None:
         """Note the secrets that the runs of an operator have read, and the tasks that were not run."""
         records = operator.reconciles.recorder.records
         self.secrets |= dict.fromkeys(sensitive_values(self.target.watch, records, os.environ))
@@ -211,5 +211,5 @@ class Subject:
             await run_in_thread(partial(files.write, record, document))
 
 
-def _failing(ending: Ending) -> str:
-    return "fails" if ending.fate is Fate.STUCK else "doesn't settle"
+def _failing(result: SettleResult) -> str:
+    return "fails" if result.outcome is Outcome.STUCK else "doesn't settle"

@@ -1,4 +1,4 @@
-"""The work of one operator process for one object: reconciles until nothing remains to be done, or until it dies.
+"""The work of one operator process for one object: reconciles until nothing remains to be done, or until it is killed.
 
 The rounds are those of an operator: again when the role requests it, at most a second later, when controllers have
 changed what the operator watches, and after a failure. A role that requests every next run has settled when two rounds
@@ -30,20 +30,20 @@ _QUIET_ROUNDS: Final = 2
 """So many rounds without a change, one after the other, would go on without one."""
 
 
-class Fate(StrEnum):
+class Outcome(StrEnum):
     """How the work of an operator ended."""
 
     SETTLED = "settled"
-    DIED = "died"
+    KILLED = "killed"
     STUCK = "stuck"
     ENDLESS = "endless"
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """The fate of an operator, and for a stuck or endless one the reason."""
+class SettleResult:
+    """The outcome of an operator's work, and for a stuck or endless one the reason."""
 
-    fate: Fate
+    outcome: Outcome
     message: str = ""
 
 
@@ -56,7 +56,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class OperatorLife:
+class SimulatedOperator:
     """One operator process; a new one knows nothing of its predecessor."""
 
     context: PlanContext
@@ -67,18 +67,18 @@ class OperatorLife:
 
     def __post_init__(self) -> None:
         """Let the log receive all writes."""
-        key, life = self.log.primary_id.key, self.log.life
+        key, liveness = self.log.primary_id.key, self.log.liveness
         self.reconciles = PlannedReconciles(
             self.context,
             self.watch,
             key,
             own_writes=self.log,
-            may_write=lambda: life.is_alive,
+            may_write=lambda: liveness.is_alive,
             max_wait_seconds=self.limits.wait_seconds,
         )
         self.context.interceptor.before_write[self.watch.gvk, key] = self.log.before_write
 
-    async def settle(self, *, until_unchanged: bool, max_rounds: int = MAX_ROUNDS) -> Ending:
+    async def settle(self, *, until_unchanged: bool, max_rounds: int = MAX_ROUNDS) -> SettleResult:
         """Work until no reconcile is due, and with ``until_unchanged`` until one has changed nothing.
 
         Raises KubeError and PlanError.
@@ -90,9 +90,9 @@ class OperatorLife:
             records = self.reconciles.recorder.records
             task = records[-1].unfinished_task if records else None
             where = f" at the task {task.name!r} ({task.path})" if task else ""
-            return Ending(Fate.STUCK, f"had not settled after {self.limits.seconds:.0f} s{where}")
+            return SettleResult(Outcome.STUCK, f"had not settled after {self.limits.seconds:.0f} s{where}")
 
-    async def _settle(self, max_rounds: int, *, until_unchanged: bool) -> Ending:
+    async def _settle(self, max_rounds: int, *, until_unchanged: bool) -> SettleResult:
         causes: tuple[Cause, ...] = ()
         quiet, failure = 0, ""
         for _ in range(max_rounds):
@@ -100,9 +100,9 @@ class OperatorLife:
             known = dict(self.log.objects)
             result = await self._reconcile(causes)
             if result is None:
-                return Ending(Fate.DIED)
+                return SettleResult(Outcome.KILLED)
             if self.reconciles.stopped_at:
-                return Ending(Fate.SETTLED)
+                return SettleResult(Outcome.SETTLED)
             quiet = quiet + 1 if self.log.run_changes == changes else 0
             own = {ident: version for ident, version in self.log.objects.items() if version != known.get(ident)}
             causes = await self._next_causes(seen | own)
@@ -111,20 +111,22 @@ class OperatorLife:
             if result.failed:
                 failure = self._failure()
                 if quiet >= _QUIET_ROUNDS:
-                    return Ending(Fate.STUCK, failure)
+                    return SettleResult(Outcome.STUCK, failure)
                 causes = (Cause("retry"),)
                 continue
             failure = ""
             if not causes and until_unchanged and not quiet:
                 causes = (Cause("period"),)
             elif not causes or quiet >= _QUIET_ROUNDS:
-                return Ending(Fate.SETTLED)
+                return SettleResult(Outcome.SETTLED)
         return (
-            Ending(Fate.STUCK, failure) if failure else Ending(Fate.ENDLESS, f"still changes after {max_rounds} runs")
+            SettleResult(Outcome.STUCK, failure)
+            if failure
+            else SettleResult(Outcome.ENDLESS, f"still changes after {max_rounds} runs")
         )
 
     async def _reconcile(self, causes: tuple[Cause, ...]) -> Result | None:
-        """Reconcile once; return None if the operator has died."""
+        """Reconcile once; return None if the operator was killed."""
         task = asyncio.create_task(self.reconciles.reconcile(causes))
 
         def stop() -> None:
@@ -136,12 +138,12 @@ class OperatorLife:
             result, _ = await task
         except asyncio.CancelledError:
             current = asyncio.current_task()
-            if self.log.life.is_alive or (current is not None and current.cancelling()):
+            if self.log.liveness.is_alive or (current is not None and current.cancelling()):
                 raise
             return None
         for record in self.reconciles.recorder.records[-1:]:
             self.log.writes[first:] = [each.of_task_in(record) for each in self.log.writes[first:]]
-        return result if self.log.life.is_alive else None
+        return result if self.log.liveness.is_alive else None
 
     def _failure(self) -> str:
         summary = self.reconciles.last_summary
