@@ -1,8 +1,9 @@
 """Crash tests of random roles agree with roles that simply end after the same write.
 
-A role that lacks its last tasks comes to the state of an interrupted one without any kill. So for each write, its first
-tasks run, then the whole role until it has settled, and the end state decides what the crash test must have found. Many
-random roles have a fault, for example if they read an object, delete it, and write what they have read.
+A role that lacks its last tasks comes to the state of an interrupted one without any kill. So its first tasks run, then
+the whole role until it has settled, and the end state decides what the crash test must have found: for each write that
+the crash test reports, and for every third of the others. Some random roles have a fault, for example if they read an
+object, delete it, and write what they have read.
 
 ``ROLECALL_PLANNED_ROLES`` sets the number of roles, ``ROLECALL_FIRST_SEED`` the first seed.
 """
@@ -44,6 +45,7 @@ SHARED = Shared(
 LIMITS = Limits(seconds=120, wait_seconds=60)
 TOLERANCE_SECONDS = 60.0
 """The random roles write no times."""
+JUDGE_EVERY = 3
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +127,11 @@ async def test_crash_test_of_a_random_role_finds_what_a_cut_off_role_leaves(
     assert not [trial for trial in found.trials if trial.verdict is Verdict.NOT_TRIED]
     bad = {trial.number: trial for trial in found.trials if trial.verdict is not Verdict.SAME}
     record_property("trials", len(found.trials))
-    record_property("bad", len(bad))
+    record_property("bad", str({number: trial.write.task.name for number, trial in bad.items()}))
     record_property("seconds", found.seconds)
 
+    numbers = range(1, len(found.trials) + 1)
+    judged = [number for number in numbers if number in bad or (number + seed) % JUDGE_EVERY == 0]
     expected = {}
     async with crash_tester_of(project, clusters, obj, others) as (crash_tester, targets):
         tested = await crash_tester.object_under_test(targets)
@@ -137,7 +141,8 @@ async def test_crash_test_of_a_random_role_finds_what_a_cut_off_role_leaves(
         second = await tested.uninterrupted(until_unchanged=first.is_unchanging)
         baseline = Baseline(first.end, second.end, Clocks(first.started, second.started, TOLERANCE_SECONDS))
         roles = Roles(seed, tested.target.watch, project)
-        for number, place in enumerate(places_of(found.writes), 1):
-            if differences := await differences_after(tested, roles, place, first, baseline):
+        places = places_of(found.writes)
+        for number in judged:
+            if differences := await differences_after(tested, roles, places[number - 1], first, baseline):
                 expected[number] = differences
     assert bad.keys() == expected.keys(), "\n".join(map(str, (bad, expected, tasks_of(seed, can_fail=False))))
