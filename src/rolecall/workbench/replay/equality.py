@@ -1,7 +1,7 @@
 """Compares the values that two runs have written, regardless of differences that every run has.
 
 These are uids and generated names, which are replaced by the objects they belong to, in the order in which they appear;
-resource versions; times; and secret values for which a record has placeholders.
+resource versions; times; the order of managed fields; and secret values for which a record has placeholders.
 
 A repeated run is later than the first one. So times are the same if their distances from the starts of their runs are
 equal, within a tolerance, or, for a run whose clock was set back, if the times themselves are.
@@ -177,7 +177,8 @@ class Equality:
             if own is None:
                 found[key] = value
             else:
-                found[own] = self.unified(before[own], value, is_hidden=is_hidden and own not in IDENTIFYING)
+                sorted_value = _in_order_of(before[own], value) if own == "managedFields" else value
+                found[own] = self.unified(before[own], sorted_value, is_hidden=is_hidden and own not in IDENTIFYING)
         return found
 
     def _with_hidden_applied(self, before: Any, after: Any) -> Any:
@@ -233,6 +234,18 @@ class Equality:
         if placeholder in self._record.read_text or value in self._record.placeholders:
             return False
         return self._secrets.setdefault(placeholder, value) == value
+
+
+def _in_order_of(before: Any, after: Any) -> Any:
+    """Return managed fields in the order of others; the API server sorts them by their times, in whole seconds."""
+    if not all(isinstance(each, list) and all(isinstance(item, dict) for item in each) for each in (before, after)):
+        return after
+    order = [_manager_of(each) for each in before]
+    return sorted(after, key=lambda each: order.index(found) if (found := _manager_of(each)) in order else len(order))
+
+
+def _manager_of(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(fields.get(key) for key in ("manager", "operation", "apiVersion", "subresource"))
 
 
 def _values_at(placeholder: re.Pattern[str], before: str, after: str) -> list[tuple[str, str]] | None:

@@ -74,6 +74,18 @@ TIMES = {
 }
 
 
+def test_managed_fields_are_equal_in_any_order(tmp_path: Path) -> None:
+    """The API server sorts them by time, in whole seconds."""
+
+    def run(*managers: str) -> list[Exchange]:
+        fields = [{"manager": each, "operation": "Update", "time": "2026-11-24T22:34:01Z"} for each in managers]
+        return [ask("PATCH", f"{MAPS}/x", {"metadata": {"managedFields": fields}, "data": {"a": "b"}})]
+
+    record = run("kubectl", "operator")
+    assert compared(tmp_path, record, run("operator", "kubectl")).differences == []
+    assert changes(compared(tmp_path, record, run("operator", "helm"))) == [(Change.CHANGED, "one")]
+
+
 @pytest.mark.parametrize("case", TIMES)
 def test_times_are_equal_if_their_distances_from_the_start_are(case: str, tmp_path: Path) -> None:
     before, after, is_same = TIMES[case]

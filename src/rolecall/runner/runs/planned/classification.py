@@ -50,6 +50,8 @@ class TaskFacts:
 
 _COLLECTIONS = "/ansible_collections/"
 _BUILTIN = "ansible.builtin"
+_UTIL = ("rolecall.util", "operator_sdk.util")
+"""The second is the collection of the Operator SDK; without it, its names lead to the first."""
 _REMOTE_SCHEMES = ("http://", "https://", "ftp://", "oci://", "s3://")
 
 _CONTROLLER = frozenset(
@@ -67,6 +69,7 @@ _PURE_MODULES = frozenset(
         "community.crypto.openssl_csr_pipe",
         "community.crypto.openssl_privatekey_pipe",
         "community.crypto.x509_certificate_pipe",
+        "operator_sdk.util.requeue_after",
     }
 )
 """These run on this machine and change nothing."""
@@ -83,7 +86,7 @@ _KUBERNETES = frozenset(
         *(f"community.okd.{name}" for name in ("k8s", "openshift_process", "openshift_route")),
         *(f"redhat.openshift.{name}" for name in ("k8s", "openshift_process", "openshift_route")),
         *(f"kubevirt.core.{name}" for name in ("kubevirt_vm", "kubevirt_vm_info", "kubevirt_vmi_info")),
-        *(f"rolecall.util.{name}" for name in ("k8s_event", "k8s_status")),
+        *(f"{util}.{name}" for util in _UTIL for name in ("k8s_event", "k8s_status")),
     }
 )
 
@@ -91,7 +94,7 @@ _POD_REASONS = {
     "kubernetes.core.k8s_exec": "runs a program in a pod",
     "kubernetes.core.k8s_cp": "copies from or to a pod",
     "kubernetes.core.k8s_log": "pods of a plan write no logs",
-    "rolecall.util.osdk_metric": "changes the metrics of the operator",
+    **{f"{util}.osdk_metric": "changes the metrics of the operator" for util in _UTIL},
 }
 """Withheld even with ``--run-commands``: there is no such pod, or no such operator."""
 
