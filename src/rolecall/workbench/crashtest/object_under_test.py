@@ -5,7 +5,7 @@ Every piece of work starts from the same state: all objects of the sandbox are r
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -175,21 +175,36 @@ class ObjectUnderTest:
         return Uninterrupted(writes, idle[1], objects, started, seconds, is_unchanging, stopped_at)
 
     async def interrupted(
-        self, crash_point: CrashPoint, limits: Limits, objects: Iterable[ObjectId], *, until_unchanged: bool
+        self,
+        crash_point: CrashPoint,
+        limits: Limits,
+        objects: Iterable[ObjectId],
+        is_expected: Callable[[Interrupted], bool],
+        *,
+        until_unchanged: bool,
     ) -> Interrupted:
         """Reset the sandbox, and work with an operator that is killed after a write, and then with another one.
 
-        ``objects`` belong to the end state in addition to those that are written now. Raises KubeError, PlanError.
+        ``objects`` belong to the end state in addition to those that are written now. The second operator ends early if
+        its work up to then ``is_expected``. Raises KubeError, PlanError.
         """
         await self.reset()
         started, clock, log = datetime.now(UTC), time.monotonic(), self._log(crash_point)
+
+        async def is_expected_by_now() -> bool:
+            end = await end_state(self.context, log, objects)
+            settled = SettleResult(Outcome.SETTLED)
+            seconds = time.monotonic() - clock
+            work = Interrupted(settled, was_killed=True, end=end, records=(), started=started, seconds=seconds)
+            return is_expected(work)
+
         operators = [self._operator(log, limits)]
         result = await operators[0].settle(until_unchanged=until_unchanged)
         was_killed = result.outcome is Outcome.KILLED
         if was_killed:
             self.liveness.is_alive = True
             operators.append(self._operator(log, limits))
-            result = await operators[1].settle(until_unchanged=until_unchanged)
+            result = await operators[1].settle(until_unchanged=until_unchanged, is_expected=is_expected_by_now)
         end = await end_state(self.context, log, objects)
         for operator in operators:
             self._note(operator)

@@ -7,6 +7,7 @@ have changed nothing.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -22,6 +23,7 @@ from rolecall.workbench.crashtest.write_log import ObjectId, WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion
 from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles
 
+StateCheck = Callable[[], Awaitable[bool]]
 MAX_ROUNDS: Final = 30
 MAX_REQUEUE_SECONDS: Final = 1.0
 """A requested run that is due later starts after this time."""
@@ -78,21 +80,24 @@ class SimulatedOperator:
         )
         self.context.interceptor.before_write[self.watch.gvk, key] = self.log.before_write
 
-    async def settle(self, *, until_unchanged: bool, max_rounds: int = MAX_ROUNDS) -> SettleResult:
+    async def settle(
+        self, *, until_unchanged: bool, max_rounds: int = MAX_ROUNDS, is_expected: StateCheck | None = None
+    ) -> SettleResult:
         """Work until no reconcile is due, and with ``until_unchanged`` until one has changed nothing.
 
-        Raises KubeError and PlanError.
+        ``is_expected`` returns whether the state is one that the role is known to leave unchanged; then the run that
+        would show this is saved. Raises KubeError and PlanError.
         """
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await self._settle(max_rounds, until_unchanged=until_unchanged)
+                return await self._settle(max_rounds, is_expected, until_unchanged=until_unchanged)
         except TimeoutError:
             records = self.reconciles.recorder.records
             task = records[-1].unfinished_task if records else None
             where = f" at the task {task.name!r} ({task.path})" if task else ""
             return SettleResult(Outcome.STUCK, f"had not settled after {self.limits.seconds:.0f} s{where}")
 
-    async def _settle(self, max_rounds: int, *, until_unchanged: bool) -> SettleResult:
+    async def _settle(self, max_rounds: int, is_expected: StateCheck | None, *, until_unchanged: bool) -> SettleResult:
         causes: tuple[Cause, ...] = ()
         quiet, failure = 0, ""
         for _ in range(max_rounds):
@@ -116,6 +121,8 @@ class SimulatedOperator:
                 continue
             failure = ""
             if not causes and until_unchanged and not quiet:
+                if is_expected is not None and await is_expected():
+                    return SettleResult(Outcome.SETTLED)
                 causes = (Cause("period"),)
             elif not causes or quiet >= _QUIET_ROUNDS:
                 return SettleResult(Outcome.SETTLED)

@@ -17,7 +17,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.warm.starter import starter_for
-from rolecall.workbench.crashtest.comparison import Baseline
+from rolecall.workbench.crashtest.comparison import Baseline, Difference
 from rolecall.workbench.crashtest.end_state import EndState
 from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
 from rolecall.workbench.crashtest.object_under_test import (
@@ -186,6 +186,7 @@ class _Trials:
             CrashPoint.after(number, first.writes, self.second.writes),
             limits,
             (*first.objects, *first.end),
+            lambda work: not self._differences(work),
             until_unchanged=first.is_unchanging,
         )
         self._hide(work.end)
@@ -206,8 +207,11 @@ class _Trials:
             return Trial(number, write, Verdict.NOT_TRIED, message=message)
         if work.result.outcome is not Outcome.SETTLED:
             return Trial(number, write, Verdict(work.result.outcome.value), message=self.show(work.result.message))
-        found = self.baseline.differences(work.end, _clocks(self.first, work), self.show)
+        found = self._differences(work)
         return Trial(number, write, Verdict.DIFFERS if found else Verdict.SAME, tuple(found))
+
+    def _differences(self, work: Interrupted) -> list[Difference]:
+        return self.baseline.differences(work.end, _clocks(self.first, work), self.show)
 
     def show(self, text: str) -> str:
         """Return a text without the secrets that are known by now."""
