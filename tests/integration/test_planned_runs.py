@@ -293,7 +293,7 @@ async def test_an_end_on_one_host_ends_the_plan_on_all_and_for_later_plays(warm:
             - name: Use it
               ansible.builtin.debug: {{msg: "{{{{ asked.stdout }}}}"}}
               when: inventory_hostname == 'one'
-            - {{name: Wait, ansible.builtin.pause: {{seconds: 1}}}}
+            - {{name: Wait, ansible.builtin.wait_for: {{timeout: 10}}}}
             - {{name: Go on, ansible.builtin.set_stats: {{data: {{went_on: true}}}}}}
         - hosts: localhost
           gather_facts: false
