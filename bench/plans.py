@@ -72,10 +72,9 @@ async def measure_crash_test(stage: Stage, *, is_quick: bool) -> list[Row]:
     progress(f"{count} writes: killing an operator after each of them")
     arguments = ("-f", "widget.yaml", "-n", namespace, "-o", "json")
     code, seconds = await _command(stage, directory, "crashtest", *arguments)
-    output = (directory / "crashtest.txt").read_text()
     if code:
-        raise RuntimeError(f"rolecall crashtest ended with {code}: {output[-2000:]}")
-    trials = json.loads(output)["trials"]
+        raise RuntimeError(f"rolecall crashtest ended with {code}; its output is in {directory}")
+    trials = json.loads((directory / "crashtest.txt").read_text())["trials"]
     if len(trials) != count:
         raise RuntimeError(f"expected {count} trials, found {len(trials)}")
     what = f"{count} writes: a crash test, start included"
@@ -91,10 +90,10 @@ def _creation(number: int) -> dict[str, object]:
 async def _command(stage: Stage, directory: Path, *arguments: str) -> tuple[int, float]:
     """Run a command of rolecall in a directory; return its exit code and how long it took.
 
-    Its standard output is in a file with its name.
+    Its standard output is in a file with its name, and standard error in another one.
     """
-    started = time.monotonic()
-    with (directory / f"{arguments[0]}.txt").open("wb") as output:
+    started, file = time.monotonic(), directory / arguments[0]
+    with file.with_suffix(".txt").open("wb") as output, file.with_suffix(".log").open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             *PROGRAM,
             *arguments,
@@ -102,5 +101,6 @@ async def _command(stage: Stage, directory: Path, *arguments: str) -> tuple[int,
             env={**os.environ, "KUBECONFIG": str(stage.kubeconfig)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
+            stderr=errors,
         )
         return await process.wait(), time.monotonic() - started
