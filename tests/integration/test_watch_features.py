@@ -1,5 +1,11 @@
 """The keys of watches.yaml that the four operators do not need, each seen to work on the cluster."""
 
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from rolecall.kube.metadata import metadata_of
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually
@@ -48,11 +54,34 @@ async def test_a_role_gets_what_the_go_runner_gives(world: World, things: Things
     assert written == {"colour": "red", "snake": "data", "raw": "data", "kind": thing.gvk.kind}
 
 
-async def test_an_unsafe_spec_is_never_evaluated(world: World, things: Things) -> None:
-    """With markUnsafe an expression in a spec stays the text that it is."""
-    await things["unsafe"].create({"snakeCase": "{{ lookup('pipe', 'id') }}"})
-    await things["unsafe"].succeeds()
+@pytest.mark.parametrize("role", ["unsafe", "plain"])
+async def test_an_unsafe_spec_is_never_evaluated(world: World, things: Things, role: str) -> None:
+    """With markUnsafe, the default, an expression in a spec stays the text that it is."""
+    await things[role].create({"snakeCase": "{{ lookup('pipe', 'id') }}"})
+    await things[role].succeeds()
     assert (await world.get(CONFIG_MAP, "one-main"))["data"]["snake"] == "{{ lookup('pipe', 'id') }}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("labels", {"__ansible_unsafe": "x"}, "the key '__ansible_unsafe', which Ansible itself acts on"),
+        ("labels", {"a": [{"__ansible_vault": 1}]}, "the key '__ansible_vault', which Ansible itself acts on"),
+        ("deep", json.loads("[" * 200 + "]" * 200), "nested in more than 100 levels"),
+    ],
+    ids=["mark", "vault", "nesting"],
+)
+async def test_object_that_forges_marks_runs_no_program(
+    things: Things, tmp_path: Path, field: str, value: Any, reason: str
+) -> None:
+    """The run fails before Ansible reads its variables; without the field, the expression is data."""
+    thing, mark = things["unsafe"], tmp_path / "mark"
+    await thing.create({"snakeCase": f"{{{{ lookup('pipe', 'touch {mark}') }}}}", field: value})
+    await thing.fails(reason)
+    assert not mark.exists()
+    await thing.patch({"spec": {field: None}})
+    await thing.succeeds()
+    assert not mark.exists()
 
 
 async def test_the_period_comes_from_the_annotation_first(things: Things) -> None:

@@ -77,7 +77,7 @@ class Settings:
     unreachable_ok: bool = False
     """Whether an unreachable host, or a play without hosts, is not a failure, as in the Go runner."""
 
-    mark_unsafe: bool = False
+    mark_unsafe: bool = True
     """Whether strings from objects are data that Ansible never evaluates, if the watch has no ``markUnsafe``."""
 
     ready_conditions: bool = True
@@ -198,6 +198,7 @@ class Settings:
 def ansible_operator_settings() -> Settings:
     """Return the defaults of ``ansible-operator`` that existing manifests, images, and roles rely on."""
     return Settings(
+        mark_unsafe=False,
         ready_conditions=False,
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,

@@ -213,7 +213,7 @@ SNAKE_CASE_PARAMETERS = Key(
 MARK_UNSAFE: Key[bool | None] = Key(
     "markUnsafe",
     BOOLEAN,
-    "whether strings from the object are marked as data that Ansible never evaluates; `true` is recommended",
+    "whether strings from the object are marked as data that Ansible never evaluates",
     default=None,
     default_text="`--mark-unsafe`",
 )

@@ -118,6 +118,10 @@ class Watch:
             return self.finalizer.content
         return self.content
 
+    def marks_unsafe(self, *, default: bool) -> bool:
+        """Return whether strings of the object are marked as data that Ansible never evaluates."""
+        return default if self.mark_unsafe is None else self.mark_unsafe
+
     def declared_for(self, *, finalizing: bool) -> frozenset[str] | None:
         """Return the fields of a spec that become variables of what runs; None for all."""
         return None if self.declared is None else self.declared[self.content_for(finalizing=finalizing)]

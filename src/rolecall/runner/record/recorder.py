@@ -59,6 +59,8 @@ class Recorder:
     access_sets: dict[GVK, AccessSet] = field(default_factory=dict)
     history: RunHistory | None = None
     """The lines about the last runs, for the dashboard."""
+    mark_unsafe: bool = True
+    """Whether runs mark strings as unsafe if their watch has no ``markUnsafe``."""
 
     @classmethod
     def of_settings(cls, settings: Settings, client: Client) -> "Recorder | None":
@@ -67,9 +69,9 @@ class Recorder:
         if not budget and directory is None:
             return None
         files = None if directory is None else RecordFiles(directory, settings.record_directory_max_bytes)
-        if not settings.has_ui:
-            return cls(client, RecordMemory(budget), files)
-        return cls(client, RecordMemory(budget, max_runs=RUNS_WITH_DASHBOARD), files, history=RunHistory())
+        memory = RecordMemory(budget, max_runs=RUNS_WITH_DASHBOARD) if settings.has_ui else RecordMemory(budget)
+        history = RunHistory() if settings.has_ui else None
+        return cls(client, memory, files, history=history, mark_unsafe=settings.mark_unsafe)
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Start the record of a run."""
@@ -102,7 +104,8 @@ class Recorder:
 
         def make() -> Document:
             versions = _versions(watch, self.environment)
-            return document_of(snapshot, watch=entry_of(watch), versions=versions, secrets=secrets, resources=resources)
+            entry = entry_of(watch, mark_unsafe=self.mark_unsafe)
+            return document_of(snapshot, watch=entry, versions=versions, secrets=secrets, resources=resources)
 
         return await run_in_thread(make)
 
@@ -164,8 +167,11 @@ def without_text(error: Exception) -> str:
     return f"{type(error).__name__} at {place.filename}:{place.lineno}"
 
 
-def entry_of(watch: Watch) -> dict[str, Any]:
-    """Return the keys of a watch that affect a run, by their names in ``watches.yaml``."""
+def entry_of(watch: Watch, *, mark_unsafe: bool) -> dict[str, Any]:
+    """Return the keys of a watch that affect a run, by their names in ``watches.yaml``.
+
+    ``mark_unsafe`` is the value for a watch without ``markUnsafe``.
+    """
     finalizer = watch.finalizer
     return {
         "group": watch.gvk.group,
@@ -176,7 +182,7 @@ def entry_of(watch: Watch) -> dict[str, Any]:
         "manageStatus": watch.manage_status,
         "ready": watch.ready.text if watch.ready else None,
         "snakeCaseParameters": watch.snake_case_parameters,
-        "markUnsafe": watch.mark_unsafe,
+        "markUnsafe": watch.marks_unsafe(default=mark_unsafe),
         "allowVariables": sorted(watch.allow_variables),
         "finalizer": finalizer
         and {"name": finalizer.name, **_content(finalizer.content), "vars": dict(finalizer.variables)},

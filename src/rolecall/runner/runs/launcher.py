@@ -20,7 +20,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.api_access import ApiAccess, RequestListener
 from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, strip_colors
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
-from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
+from rolecall.runner.runs.variables import ExtraVarsRequest, check_nesting, extra_vars
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
@@ -108,11 +108,12 @@ class Launcher:
     def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
         watch = self.watch
         check_size(obj, self.settings.max_object_values)
+        check_nesting(obj)
         request = ExtraVarsRequest(
             obj=obj,
             gvk=watch.gvk,
             snake_case=watch.snake_case_parameters,
-            mark_unsafe=self.settings.mark_unsafe if watch.mark_unsafe is None else watch.mark_unsafe,
+            mark_unsafe=watch.marks_unsafe(default=self.settings.mark_unsafe),
             watch_vars=watch.variables,
             allowed=watch.allow_variables,
             declared=watch.declared_for(finalizing=finalizing),

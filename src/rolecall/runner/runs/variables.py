@@ -8,16 +8,32 @@ A spec can't set reserved variables, which change the behavior of Ansible or its
 an extra var, and Ansible takes its interpreter, its shell, its temporary directory, and its connection from variables
 too, and starts programs by them: an object's author could run code with the credentials of the run.
 ``markUnsafe`` doesn't help, since these values need no template. A watch can allow single variables by name.
+
+Ansible reads from ``variables_file`` the JSON values of the object, or fails: nothing in an object changes how the file
+is parsed. The mark of a string, ``{"__ansible_unsafe": …}``, is part of the file, so an object could forge it, or make
+ansible-core's JSON decoder fail, after which ansible-core parses the file as YAML, where marks have no meaning and each
+string is a template. Therefore, the file isn't YAML, keys that the decoder acts on are rejected, and so are keys that
+ansible-core before 2.19 evaluates, because a key can't be marked. ``check_nesting`` keeps the decoder from failing.
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from importlib.metadata import version
+from typing import Any, Final
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.ansible_config import release_numbers
 
 _META = "ansible_operator_meta"
+MAX_LEVELS: Final = 100
+"""The maximum nesting of an object; from about 250 levels on, ansible-core can't decode it."""
+
+_DECODED: Final = "__ansible_"
+"""The prefix of keys that ansible-core's JSON decoder acts on: ``__ansible_unsafe``, ``_vault``, ``_type``."""
+_EVALUATES_KEYS: Final = release_numbers(version("ansible-core"))[:2] < (2, 19)
+_TEMPLATE_STARTS: Final = ("{{", "{%", "{#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +55,8 @@ class ExtraVarsRequest:
 def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
     """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
 
-    Raises ValueError if a field of the spec would set a variable that is reserved for Ansible.
+    Raises ValueError if a field of the spec would set a variable that is reserved for Ansible, or if Ansible would act
+    on a key of the object.
     """
     obj = request.obj
     spec = obj.get("spec")
@@ -53,6 +70,8 @@ def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
             f"the spec sets {', '.join(rejected)}, which Ansible itself acts on: remove the field, or list the "
             "variable under allowVariables in watches.yaml"
         )
+    # In the converted keys too: "__ansibleVault" becomes "__ansible_vault".
+    _check_keys([obj, parameters], mark_unsafe=request.mark_unsafe)
     if request.mark_unsafe:
         obj, spec, parameters = _unsafe(obj), _unsafe(spec), _unsafe(parameters)
     key = ObjectKey.of_object(request.obj)
@@ -67,6 +86,47 @@ def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
         **request.watch_vars,
         **(request.finalizer_vars or {}),
     }
+
+
+def variables_file(variables: Mapping[str, Any]) -> str:
+    """Return the text of the file of extra vars: JSON, which no YAML parser accepts because it starts with a tab.
+
+    Keys are sorted at every depth, as Go writes them: a role that loops over a mapping sees its keys in that order.
+    """
+    return "\t" + json.dumps(dict(variables), sort_keys=True)
+
+
+def check_nesting(obj: RawObject) -> None:
+    """Raise ValueError if an object has more than ``MAX_LEVELS`` levels, except in ``managedFields``."""
+    level: list[Any] = [{**obj, "metadata": {**obj.get("metadata", {}), "managedFields": None}}]
+    for _ in range(MAX_LEVELS):
+        level = [item for each in level for item in _items(each) if isinstance(item, dict | list)]
+    if level:
+        raise ValueError(
+            f"the object is nested in more than {MAX_LEVELS} levels, which Ansible can't decode: make the object "
+            "flatter, or pass the inner part as a string of JSON"
+        )
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """Return the items of a mapping or list."""
+    return value.values() if isinstance(value, dict) else value
+
+
+def _check_keys(values: list[Any], *, mark_unsafe: bool) -> None:
+    """Raise ValueError for a key, at any depth, that would not be data to Ansible."""
+    unvisited = list(values)
+    while unvisited:
+        each = unvisited.pop()
+        for key in each if isinstance(each, dict) else ():
+            if key.startswith(_DECODED):
+                raise ValueError(f"the object has the key {key!r}, which Ansible itself acts on: rename the key")
+            if mark_unsafe and _EVALUATES_KEYS and any(start in key for start in _TEMPLATE_STARTS):
+                raise ValueError(
+                    f"the object has the key {key!r}, which ansible-core before 2.19 would evaluate as a template, in "
+                    "spite of markUnsafe: rename the key, or update ansible-core"
+                )
+        unvisited.extend(item for item in _items(each) if isinstance(item, dict | list))
 
 
 def object_variable(gvk: GVK) -> str:

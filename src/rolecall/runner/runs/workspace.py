@@ -17,6 +17,7 @@ from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.ansible_config import home_variables
+from rolecall.runner.runs.variables import variables_file
 from rolecall.system.files import write_private
 
 TEMPORARY = "tmp"
@@ -71,8 +72,7 @@ class Workspace:
         self._rotate()
         self._make_directory(self.artifacts(ident))
         write_private(path / "env" / "envvars", json.dumps(dict(inputs.environment)))
-        # Sorted at every depth, as Go writes it: a role that loops over a mapping sees its keys in that order.
-        write_private(path / "env" / "extravars", json.dumps(dict(inputs.extra_vars), sort_keys=True))
+        write_private(path / "env" / "extravars", variables_file(inputs.extra_vars))
         write_private(path / "env" / "settings", "{}")
         _write_or_remove(path / "env" / "cmdline", inputs.cmdline if inputs.cmdline.strip() else None)
         self._write_inventory()

@@ -130,7 +130,9 @@ class Replayer:
         key, source = ObjectKey.of_object(record.head["object"]), RecordSource(record, self.definitions)
         runner = _ClockedRunner(self.runner, record)
         importer = self.sandbox.importer(source)
-        async with plan_context(request.settings, importer, runner, runs_commands=request.runs_commands) as context:
+        marked = record.head["watch"].get("markUnsafe")  # null in records of versions without this default
+        settings = replace(request.settings, mark_unsafe=bool(marked))
+        async with plan_context(settings, importer, runner, runs_commands=request.runs_commands) as context:
             if not await importer.import_object(watch.gvk, key):
                 hint = "put its CustomResourceDefinition into deploy/crds"
                 return _bad(record, f"the kind {watch.gvk} is unknown; {hint}")

@@ -143,7 +143,8 @@ async def test_finalizer_has_its_own_variables_and_content(launcher: Launcher, r
     watch = replace(launcher.watch, variables={"state": "present", "more": 1}, finalizer=finalizer)
     launcher = replace(launcher, watch=watch)
     await launcher.run(thing(), "7", finalizing=False)
-    assert (recorder.extra_vars["pod_count"], recorder.extra_vars["state"]) == ("{{ 2 }}", "present")
+    assert recorder.extra_vars["pod_count"] == {"__ansible_unsafe": "{{ 2 }}"}
+    assert recorder.extra_vars["state"] == "present"
     assert recorder.job.content == watch.content
     await launcher.run(thing(), "8", finalizing=True)
     assert (recorder.extra_vars["state"], recorder.extra_vars["more"]) == ("absent", 1)
@@ -212,7 +213,19 @@ async def test_too_deeply_nested_spec_is_a_failure(launcher: Launcher) -> None:
     for _ in range(sys.getrecursionlimit()):
         deep = {"a": deep}
     summary = await run(launcher, thing() | {"spec": deep})
-    assert summary.message.startswith("Unable to run reconciliation: maximum recursion depth exceeded")
+    assert summary.message.startswith("Unable to run reconciliation: the object is nested in more than 100 levels")
+
+
+@pytest.mark.parametrize("finalizing", [False, True])
+@pytest.mark.parametrize("mark_unsafe", [False, True])
+async def test_key_that_ansible_acts_on_starts_no_run(
+    launcher: Launcher, recorder: Recorder, *, finalizing: bool, mark_unsafe: bool
+) -> None:
+    watch = replace(launcher.watch, mark_unsafe=mark_unsafe, finalizer=Finalizer("a/b", None, {"state": "absent"}))
+    obj = thing() | {"spec": {"labels": {"__ansible_unsafe": "x"}}}
+    summary = await replace(launcher, watch=watch).run(obj, "7", finalizing=finalizing)
+    assert "has the key '__ansible_unsafe', which Ansible itself acts on" in summary.message
+    assert recorder.jobs == []
 
 
 @pytest.mark.parametrize(
