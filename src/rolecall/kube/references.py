@@ -12,6 +12,17 @@ RawObject = dict[str, Any]
 """An object as the API server sends it: plain JSON, nothing converted."""
 
 
+_BUILT_IN_GROUPS: Final = frozenset(
+    f"{name}.k8s.io"
+    for name in (
+        *("admissionregistration", "apiextensions", "apiregistration", "authentication", "authorization"),
+        *("certificates", "coordination", "discovery", "events", "flowcontrol.apiserver", "internal.apiserver"),
+        *("networking", "node", "rbac.authorization", "resource", "scheduling", "storage", "storagemigration"),
+    )
+)
+"""The groups of Kubernetes with a dot. Other groups that end with ``k8s.io`` are those of CRDs."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class GVK:
     """A kind of object: API group (empty for the core group), version and kind."""
@@ -35,6 +46,11 @@ class GVK:
     def api_version(self) -> str:
         """The value of an object's ``apiVersion`` field."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether Kubernetes itself serves the group, so that its own controllers manage the status of the kind."""
+        return "." not in self.group or self.group in _BUILT_IN_GROUPS
 
     def __str__(self) -> str:
         """Return the text that Kubernetes controllers log, ``/v1, Kind=Pod`` for the core group."""

@@ -53,7 +53,7 @@ from rolecall.runner.reconcile.status import (
     RUNNING,
     SUCCESSFUL,
     Readiness,
-    condition_of,
+    own_condition,
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
@@ -368,7 +368,7 @@ def initial_priority(obj: RawObject, *, manages_status: bool) -> Priority:
     if is_being_deleted(obj):
         return Priority.HIGH
     status = status_of(obj)
-    running = condition_of(status, RUNNING) or {}
+    running = own_condition(status, RUNNING) or {}
     # A failure leaves the reason of the run in place, with the status False.
     unfinished = (("True", IN_PROGRESS), ("False", INTERRUPTED))
     if manages_status and (running.get("status"), running.get("reason")) in unfinished:
@@ -377,5 +377,5 @@ def initial_priority(obj: RawObject, *, manages_status: bool) -> Priority:
     if observed is not None:
         return Priority.LOW if observed == generation_of(obj) else Priority.HIGH
     # The schema of a CRD may drop the field, and the Go runner doesn't write it: then only a result is known.
-    has_result = not manages_status or any(condition_of(status, kind) for kind in (SUCCESSFUL, FAILURE))
+    has_result = not manages_status or any(own_condition(status, kind) for kind in (SUCCESSFUL, FAILURE))
     return Priority.LOW if has_result else Priority.HIGH

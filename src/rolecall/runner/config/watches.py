@@ -112,6 +112,16 @@ class Watch:
     workers: int | None = None
     verbosity: int | None = None
 
+    @property
+    def status_warning(self) -> str:
+        """Why the operator should not write the status of the kind, empty if it may."""
+        if not (self.manage_status and self.gvk.is_built_in):
+            return ""
+        return (
+            f"Kubernetes manages the status of {self.gvk.kind}: set manageStatus to false. The operator adds Running, "
+            "Successful, and Failure, but not Ready, Reconciling, and Stalled"
+        )
+
     def content_for(self, *, finalizing: bool) -> Content:
         """Return what to run: the finalizer's own role or playbook if there is one, else the main one."""
         if finalizing and self.finalizer and self.finalizer.content:
@@ -149,6 +159,8 @@ def load_watches(path: Path, environment: Mapping[str, str], directory: Path | N
         raise parsed.errors[0]
     for key in parsed.unknown_keys:
         logger.warning("Unknown key in the watches file", where=str(key))
+    for warning in filter(None, (watch.status_warning for watch in parsed.watches)):
+        logger.warning("The status of a built-in kind is managed", reason=warning)
     return parsed.watches
 
 

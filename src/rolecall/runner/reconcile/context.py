@@ -5,11 +5,12 @@ value starts a run. Changing either annotation triggers a reconcile.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rolecall.kube.metadata import annotation_of
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.events import RunSummary
@@ -69,6 +70,18 @@ class ReconcileContext:
             return None
         message = self.summary.message or "the run failed without a message"
         return f"Finalizer {self.finalizer}: {message}" if self.finalizer else message
+
+    @property
+    def written_conditions(self) -> tuple[Mapping[str, Any], ...]:
+        """The conditions that the run has written into the status of its object."""
+        gvk, written = GVK.of_object(self.obj), self.summary.written if self.summary else ()
+        target = (gvk.group, gvk.kind, self.key.namespace, self.key.name)
+        return tuple(
+            condition
+            for each in written
+            if (GVK.of(each["api_version"], "").group, each["kind"], each["namespace"], each["name"]) == target
+            for condition in each["conditions"]
+        )
 
     @property
     def requests_requeue(self) -> bool:

@@ -25,7 +25,7 @@ from rolecall.kube.metadata import resource_version_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
-from rolecall.runner.reconcile.status import FAILURE, condition_of
+from rolecall.runner.reconcile.status import FAILURE, own_condition
 from rolecall.runner.runs.events import RunSummary, cut
 from rolecall.system.logs import get_logger
 
@@ -202,7 +202,7 @@ class EventReporter:
 
     def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
         """Report a success after a failure, and a success that changed something."""
-        failure = condition_of(status_of(context.obj), FAILURE) or {}
+        failure = own_condition(status_of(context.obj), FAILURE) or {}
         had_failed = self._failing.pop(context.key, None) == uid_of(context.obj)
         if had_failed or failure.get("status") == "True":
             self.record(context.obj, EventSpec(NORMAL, "ReconcileRecovered", "Reconciled after a failure"))

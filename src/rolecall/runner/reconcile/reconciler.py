@@ -245,6 +245,7 @@ class Reconciler:
             mapped=map_result(self.watch.status, document) if context.failure is None else {},
             requests_requeue=context.requests_requeue,
             unready=unready_reason(self.watch.ready, document) if self.watch.ready else None,
+            written=context.written_conditions,
         )
         return await self._write_status(context, partial(self.status.write, context.obj, outcome))
 

@@ -5,17 +5,21 @@ them keep working. Two things differ: every exit has a true condition, and nothi
 conditions of other clients are kept as they are. A condition keeps its position in the list, and its
 ``lastTransitionTime`` as long as its status stays the same.
 
+A condition that neither this operator nor a run of the object has written is never replaced or removed, whatever its
+type: the kubelet's ``Ready`` takes a Pod out of service. Its reason identifies a condition of the operator. A run has
+written a condition if its task ``k8s_status`` did, in this run, or in an earlier one that ``Successful`` mentions.
+
 ``Ready``, ``Reconciling``, and ``Stalled`` follow the rules of kstatus and the API conventions, in the same write. They
 change only with the outcome of a run, and when a run starts for a generation that has no outcome yet: a run of an
 unchanged generation leaves them as they are, and so does an interrupted run. All three share one reason, and name the
-generation. A condition of these types with another reason belongs to the role. It stays, unless a run has failed and
-the condition contradicts this. Everything is computed from the old status, so an operator that restarts continues where
-it stopped.
+generation. A condition of these types with another reason belongs to the role or to another controller. The role's
+stays, unless a run has failed and the condition contradicts this. Everything is computed from the old status, so an
+operator that restarts continues where it stopped.
 """
 
 import copy
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -41,6 +45,9 @@ Texts = tuple[str, str, str]
 
 _TYPES = (READY, RECONCILING, STALLED)
 _REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET})
+_GO_REASONS = frozenset({IN_PROGRESS, INTERRUPTED, "Successful", "Failed", "Unknown", "", None})
+"""The reasons of ``Running``, ``Successful``, and ``Failure``, including those of all releases of the Go runner."""
+
 _SUCCESS = "The last run succeeded"
 _REQUEUE = "The last run succeeded and requested another run"
 _PAUSE = f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"'
@@ -52,10 +59,11 @@ _VOLATILE = ("ansibleResult", "lastTransitionTime")
 
 @dataclass(frozen=True, slots=True)
 class ConditionContext:
-    """The time of a new status, and the generation of the object that it describes."""
+    """The time of a new status, the generation that it describes, and the conditions that runs have written."""
 
     now: datetime
     generation: int
+    written: Sequence[Mapping[str, Any]] = ()
 
     @property
     def text(self) -> str:
@@ -83,38 +91,83 @@ def parse_time(text: object) -> datetime | None:
     return time.replace(tzinfo=time.tzinfo or UTC) if time else None
 
 
+def is_ours(condition: object) -> bool:
+    """Return whether the operator, or the Go runner before it, has written a condition."""
+    if not isinstance(condition, dict):
+        return False
+    kind, reason = condition.get("type"), condition.get("reason")
+    if kind == PAUSED:  # other projects use the same type and reason
+        return bool(condition.get("message") == _PAUSE)
+    reasons = _REASONS if kind in _TYPES else _GO_REASONS if kind in (RUNNING, SUCCESSFUL, FAILURE) else ()
+    return (reason is None or isinstance(reason, str)) and reason in reasons
+
+
+def own_condition(status: Status, kind: str) -> dict[str, Any] | None:
+    """Return the operator's condition of a type, None if there is none or another client has written it."""
+    found = condition_of(status, kind)
+    return found if is_ours(found) else None
+
+
+def roles_conditions(status: Status, written: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the conditions of a status that a run has written: this one, or an earlier one.
+
+    ``written`` are those of this run. A success mentions the conditions that are known to be the role's, so that they
+    are still known after a restart.
+    """
+    mentioned = str((own_condition(status, SUCCESSFUL) or {}).get("message"))
+    known = [(each.get("type"), each.get("status"), each.get("reason")) for each in written]
+    return [
+        item
+        for item in conditions_of(status)
+        if not is_ours(item)
+        and ((item.get("type"), item.get("status"), item.get("reason")) in known or _mention(item) in mentioned)
+    ]
+
+
+def _mention(condition: Mapping[str, Any]) -> str:
+    return f"the role set {condition.get('type')}={condition.get('status')} ({condition.get('reason')})"
+
+
 class ConditionList:
-    """The conditions of a status while they are changed; ``items`` is the new list."""
+    """The conditions of a status while they are changed; ``items`` is the new list.
+
+    The conditions of other clients stay as they are, except those that a run has written.
+    """
 
     def __init__(self, status: Status, context: ConditionContext) -> None:
         self.items = copy.deepcopy(conditions_of(status))
         self._context = context
 
+    def _find(self, kind: str) -> dict[str, Any] | None:
+        """Return the condition of a type if it may be changed."""
+        found = next((item for item in self.items if item.get("type") == kind), None)
+        return found if is_ours(found) or found in self._context.written else None
+
     def remove(self, kind: str) -> None:
         """Remove a condition, if there is one of that type."""
-        self.items = [item for item in self.items if item.get("type") != kind]
+        if (found := self._find(kind)) is not None:
+            self.items.remove(found)
 
     def change_status(self, kind: str, value: str) -> None:
         """Change the status of an existing condition; its reason, message and result stay."""
-        for item in self.items:
-            if item.get("type") == kind and item.get("status") != value:
-                item.update(status=value, lastTransitionTime=self._context.text)
+        if (found := self._find(kind)) is not None and found.get("status") != value:
+            found.update(status=value, lastTransitionTime=self._context.text)
 
     def restore(self, condition: dict[str, Any]) -> None:
         """Replace the condition of the same type, if there is one, by an earlier version of it."""
-        self.items = [
-            copy.deepcopy(condition) if item.get("type") == condition["type"] else item for item in self.items
-        ]
+        if (found := self._find(condition["type"])) is not None:
+            self.items[self.items.index(found)] = copy.deepcopy(condition)
 
     def observe(self, kind: str) -> None:
         """Set the generation that a condition describes, if the kind has generations."""
-        for item in self.items:
-            if item.get("type") == kind and self._context.generation:
-                item["observedGeneration"] = self._context.generation
+        if (found := self._find(kind)) is not None and self._context.generation:
+            found["observedGeneration"] = self._context.generation
 
     def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
         """Set a condition, or add it at the end."""
-        old = next((item for item in self.items if item.get("type") == kind), None)
+        old = self._find(kind)
+        if old is None and any(item.get("type") == kind for item in self.items):
+            return
         keeps_time = old is not None and old.get("status") == value and old.get("lastTransitionTime")
         new = {
             "type": kind,
@@ -137,7 +190,7 @@ class ReconcileOutcome:
     ``failure`` is None after a success. ``counts`` is None if no play started. ``completion`` is the time of the play
     recap. ``mapped`` has values for fields of the status. A ``remark`` is added to the message of a success. A failure
     ``is_final`` if no retry can help. ``unready`` is why an object is not ready after a success; None if the watch has
-    no ``ready``, empty if the object is ready.
+    no ``ready``, empty if the object is ready. ``written`` are the conditions that the run has written.
     """
 
     failure: str | None = None
@@ -148,6 +201,7 @@ class ReconcileOutcome:
     requests_requeue: bool = False
     is_final: bool = False
     unready: str | None = None
+    written: tuple[Mapping[str, Any], ...] = ()
 
 
 def running(old: Status, context: ConditionContext) -> Status:
@@ -163,7 +217,7 @@ def paused(old: Status, context: ConditionContext) -> Status:
     """Return the status of a paused object; the result of the last run stays."""
     conditions = ConditionList(old, context)
     conditions.change_status(RUNNING, "False")
-    conditions.put(PAUSED, "True", "Paused", f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"')
+    conditions.put(PAUSED, "True", "Paused", _PAUSE)
     return {**old, "conditions": conditions.items}
 
 
@@ -175,7 +229,7 @@ def interrupted(old: Status, before: Status, message: str, context: ConditionCon
     """
     conditions = ConditionList(old, context)
     conditions.put(RUNNING, "False", INTERRUPTED, cut(message))
-    successful = condition_of(before, SUCCESSFUL)
+    successful = own_condition(before, SUCCESSFUL)
     if successful is not None and before.get("observedGeneration", context.generation) == context.generation:
         conditions.restore(successful)
     return {**old, "conditions": conditions.items}
@@ -205,10 +259,10 @@ def finished(old: Status, outcome: ReconcileOutcome, context: ConditionContext) 
 
 def should_mark_running(old: Status, generation: int) -> bool:
     """Return whether a run should be visible: of a new or changed object, after a failure, pause, or interruption."""
-    successful = condition_of(old, SUCCESSFUL)
-    if (condition_of(old, RUNNING) or {}).get("reason") == INTERRUPTED:
+    successful = own_condition(old, SUCCESSFUL)
+    if (own_condition(old, RUNNING) or {}).get("reason") == INTERRUPTED:
         return True  # also because a failure keeps the reason
-    if successful is None or successful.get("status") != "True" or condition_of(old, PAUSED):
+    if successful is None or successful.get("status") != "True" or own_condition(old, PAUSED):
         return True
     return bool(old.get("observedGeneration", generation) != generation)
 
@@ -301,7 +355,7 @@ def _core(condition: dict[str, Any], with_generation: set[str]) -> dict[str, Any
 
 def _completion(status: Status) -> datetime | None:
     """Return the completion time of the last run that the status reports."""
-    results = ((condition_of(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
+    results = ((own_condition(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
     times = (parse_time(result.get("completion")) for result in results if isinstance(result, dict))
     return max((time for time in times if time), default=None)
 
@@ -318,9 +372,13 @@ class Readiness:
 
     @classmethod
     def of_watch(cls, watch: Watch, *, default: bool) -> "Readiness":
-        """Return the settings of a watch; ``default`` is whether the conditions are on without its own settings."""
+        """Return the settings of a watch; ``default`` is whether the conditions are on without its own settings.
+
+        They are always off for built-in kinds, whose conditions other programs act on.
+        """
         is_on = default or watch.ready is not None if watch.ready_conditions is None else watch.ready_conditions
         seconds = watch.stalled_after_seconds
+        is_on = is_on and not watch.gvk.is_built_in
         return cls(is_on, STALLED_AFTER if seconds is None else timedelta(seconds=seconds))
 
     def while_running(self, old: Status, context: ConditionContext) -> Status:
@@ -348,6 +406,10 @@ class Readiness:
 
     def after_run(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
         """Return the status after a run, or after a reconcile that failed before it."""
+        written = roles_conditions(old, outcome.written)
+        mentions = [_mention(item) for item in written if self.is_on and item.get("type") in _TYPES]
+        outcome = replace(outcome, remark="; ".join(filter(None, (outcome.remark, *mentions))))
+        context = replace(context, written=written)
         new, failure, unready = finished(old, outcome, context), outcome.failure, outcome.unready
         if not self.is_on:
             return without_ready_conditions(new)
@@ -357,7 +419,7 @@ class Readiness:
             return _with_ready(new, context, RUN_FAILED, ("False", "True", "False"), (failure, _RETRY + failure, ""))
         if unready:
             return _with_ready(new, context, NOT_READY_YET, ("False", "True", "False"), (unready, unready, ""))
-        if unready is None and outcome.requests_requeue and not _is_roles(condition_of(old, READY)):
+        if unready is None and outcome.requests_requeue and not _is_foreign(condition_of(old, READY)):
             return _with_ready(new, context, RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE, ""))
         return _with_ready(new, context, RUN_SUCCEEDED, ("True", "False", "False"), (_SUCCESS, "", ""))
 
@@ -369,13 +431,16 @@ class Readiness:
     def _has_stalled(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> bool:
         """Return whether no further retry is expected to help a failed object; only this method decides it."""
         was_stalled = _is_true(old, STALLED)
-        if outcome.is_final or not self.stalled_after or (was_stalled and _is_roles(condition_of(old, STALLED))):
+        if outcome.is_final or not self.stalled_after or (was_stalled and _is_foreign(condition_of(old, STALLED))):
             return True
         # Only failures of the same generation count.
-        if not _is_true(old, FAILURE) or old.get("observedGeneration", context.generation) != context.generation:
+        failure = own_condition(old, FAILURE) or {}
+        if failure.get("status") != "True" or old.get("observedGeneration", context.generation) != context.generation:
             return False
         # Ready may have been False for longer than these runs have failed, and Failure may have been True for longer.
-        ready, failure = condition_of(old, READY) or {}, condition_of(old, FAILURE) or {}
+        ready = condition_of(old, READY) or {}
+        if _is_foreign(ready) and ready.get("status") != "False":
+            ready = failure | {"status": "False"}
         since, failed_since = (parse_time(each.get("lastTransitionTime")) for each in (ready, failure))
         if was_stalled or ready.get("status") != "False" or since is None or failed_since is None:
             return was_stalled
@@ -383,14 +448,14 @@ class Readiness:
 
 
 def _with_ready(new: Status, context: ConditionContext, reason: str, values: Texts, messages: Texts) -> Status:
-    """Return a status with Ready, Reconciling, and Stalled, except those that the role has written.
+    """Return a status with Ready, Reconciling, and Stalled, except those that the operator hasn't written.
 
-    After a failure, even those are replaced if their status contradicts it.
+    After a failure, those that a run has written are replaced too if their status contradicts it.
     """
     conditions = ConditionList(new, context)
     for kind, value, message in zip(_TYPES, values, messages, strict=True):
         found = condition_of(new, kind)
-        if not _is_roles(found) or (reason == RUN_FAILED and found is not None and found.get("status") != value):
+        if not _is_foreign(found) or (reason == RUN_FAILED and found is not None and found.get("status") != value):
             conditions.put(kind, value, reason, cut(message))
             conditions.observe(kind)
     return {**new, "conditions": conditions.items}
@@ -401,20 +466,13 @@ def without_ready_conditions(status: Status) -> Status:
     found = status.get("conditions")
     if not isinstance(found, list):
         return status
-    return {**status, "conditions": [item for item in found if not _is_ours(item)]}
+    kept = [item for item in found if not (is_ours(item) and item["type"] in _TYPES)]
+    return {**status, "conditions": kept}
 
 
-def _is_ours(condition: object) -> bool:
-    """Return whether this is one of the three conditions, and written by the operator."""
-    if not isinstance(condition, dict) or condition.get("type") not in _TYPES:
-        return False
-    reason = condition.get("reason")
-    return isinstance(reason, str) and reason in _REASONS
-
-
-def _is_roles(condition: dict[str, Any] | None) -> bool:
-    """Return whether the role has written one of the three conditions."""
-    return condition is not None and not _is_ours(condition)
+def _is_foreign(condition: dict[str, Any] | None) -> bool:
+    """Return whether a role or another controller has written a condition."""
+    return bool(condition) and not is_ours(condition)
 
 
 def _is_true(status: Status, kind: str) -> bool:

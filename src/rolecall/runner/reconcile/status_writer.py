@@ -169,11 +169,13 @@ class StatusWriter:
     async def _write_once(self, primary: RawObject, update: Update, generation: int | None = None) -> RawObject:
         """Read, update, and replace; return the object as it is afterwards. Raise NotFoundError if it was deleted.
 
-        ``generation`` is the one that the new status describes, None for the current one.
+        ``generation`` is the one that the new status describes, None for the current one. That of a built-in kind isn't
+        written: there, ``observedGeneration`` describes the work of Kubernetes.
         """
         obj = await self.primaries.read_again(primary)
         now, old = datetime.now(UTC), status_of(obj)
-        new = update(old, ConditionContext(now, generation_of(obj) if generation is None else generation))
+        generation = generation_of(obj) if generation is None else generation
+        new = update(old, ConditionContext(now, 0 if self.primaries.gvk.is_built_in else generation))
         if not should_write(old, new, now):
             return obj
         resource = await self.primaries.client.resource(self.primaries.gvk)

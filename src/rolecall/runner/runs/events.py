@@ -25,6 +25,9 @@ HIDDEN = "hidden, because the task says no_log"
 REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after", "rolecall.util.requeue_after"})
 """The actions by which a role requests a requeue."""
 
+STATUS_ACTIONS = frozenset({"k8s_status", "operator_sdk.util.k8s_status", "rolecall.util.k8s_status"})
+"""The actions by which a role writes conditions."""
+
 DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
 """The actions that print a message for people."""
 
@@ -63,6 +66,8 @@ class RunEvent:
     ``name`` is ansible-runner's (``runner_on_failed``, ...) or empty. ``full_name`` is the name of a starting task with
     its role, if it differs from ``task``. ``started`` is when the task of a result started, in ISO 8601. ``message`` is
     already censored and cut; ``stdout`` is what Ansible printed, without colors, and empty for a censored result.
+    ``written`` are the conditions that ``k8s_status`` has set, with the api_version, kind, namespace, and name of its
+    object.
     """
 
     name: str = ""
@@ -82,6 +87,7 @@ class RunEvent:
     ignored: bool = False
     duration_seconds: float = 0.0
     requeue: Mapping[str, Any] | None = None
+    written: Mapping[str, Any] | None = None
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
 
@@ -126,8 +132,9 @@ class RunSummary:
     """The result of one run.
 
     ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
-    ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``stats`` has the values of
-    ``set_stats``. ``peak_memory_bytes`` is the most private memory that a process of the run had, 0 if unknown.
+    ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``written`` are the conditions
+    that the role has set, see ``RunEvent``. ``stats`` has the values of ``set_stats``. ``peak_memory_bytes`` is the
+    most private memory that a process of the run had, 0 if unknown.
     """
 
     status: Status
@@ -137,6 +144,7 @@ class RunSummary:
     completion: str = ""
     requeue_after_seconds: float | None = None
     requeue_at: float | None = None
+    written: tuple[Mapping[str, Any], ...] = ()
     stats: Mapping[str, Any] = field(default_factory=dict)
     duration_seconds: float = 0.0
     peak_memory_bytes: int = 0
@@ -198,6 +206,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         ignored=bool(data.get("ignore_errors")),
         duration_seconds=float(duration) if isinstance(duration, int | float) else 0.0,
         requeue=_requeue(name, data, result),
+        written=_written(name, data, result),
         counts={key: _mapping(data.get(key)) for key in _COUNT_NAMES} if stats else {},
         stats=_mapping(data.get("artifact_data")) if stats else {},
     )
@@ -235,6 +244,22 @@ def _requeue(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> M
     if not is_result or data.get("task_action") not in REQUEUE_ACTIONS or not result or "results" in result:
         return None
     return {key: result[key] for key in ("period", "at") if result.get(key) is not None} or {"period": None}
+
+
+def _written(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the conditions that ``k8s_status`` has set, and the object."""
+    arguments = _mapping(_mapping(result.get("invocation")).get("module_args"))
+    found = arguments.get("conditions") or _mapping(arguments.get("status")).get("conditions")
+    is_result = name in ("runner_on_ok", "runner_item_on_ok")
+    if not is_result or data.get("task_action") not in STATUS_ACTIONS or not isinstance(found, list):
+        return None
+    conditions = [
+        {key: cut(to_text(item[key]), _ITEM_LIMIT_BYTES) for key in ("type", "status", "reason") if item.get(key)}
+        for item in found
+        if isinstance(item, Mapping)
+    ]
+    target = {key: to_text(arguments.get(key)) for key in ("api_version", "kind", "namespace", "name")}
+    return {**target, "conditions": conditions}
 
 
 _FAILED_PREFIX = "Task failed: "

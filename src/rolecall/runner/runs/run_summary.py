@@ -61,6 +61,7 @@ class RunSummaryBuilder:
         self._last_created = ""
         self._requeue: tuple[float | None, float | None] = (None, None)
         self._requeue_failure: TaskFailure | None = None
+        self._written: list[Mapping[str, Any]] = []
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     def add(self, event: RunEvent) -> None:
@@ -83,6 +84,7 @@ class RunSummaryBuilder:
                 self._recap, self._task = event, ""
             case name if name in _NO_HOSTS:
                 self._has_skipped_play = True
+        self._written.extend(filter(None, [event.written]))
         if event.requeue is not None:
             try:
                 self._requeue = _read_requeue(event.requeue)
@@ -108,6 +110,7 @@ class RunSummaryBuilder:
             completion=_go_time(self._recap.created if self._recap else self._last_created),
             requeue_after_seconds=after,
             requeue_at=at,
+            written=tuple(self._written),
             stats=self._recap.stats if self._recap else {},
             duration_seconds=ending.duration_seconds,
             peak_memory_bytes=ending.peak_memory_bytes,

@@ -188,6 +188,7 @@ def validate(watches_file: Path, environment: Mapping[str, str], definitions: It
     crds = CrdFiles.read(definitions)
     problems = [
         *(_of_the_file(watches_file, error) for error in (*parsed.errors, *parsed.unknown_keys)),
+        *_check_built_in_kinds(watches_file, parsed.watches),
         *_check_contents(contents, environment),
         *crds.problems,
         *(problem for watch in parsed.watches for problem in crds.check(watch, environment)),
@@ -209,6 +210,12 @@ def _contents(watch: Watch) -> Iterator[Content]:
 def _of_the_file(file: Path, error: ConfigurationError) -> Problem:
     entry = error.place.removeprefix(str(file)).removeprefix(": ")
     return Problem(str(file), error.line, error.message, entry=entry, key=error.key)
+
+
+def _check_built_in_kinds(file: Path, watches: Iterable[Watch]) -> Iterator[Problem]:
+    for watch in watches:
+        if watch.status_warning:
+            yield Problem(str(file), None, watch.status_warning, Severity.WARNING, str(watch.gvk), "manageStatus")
 
 
 def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> Iterator[Problem]:

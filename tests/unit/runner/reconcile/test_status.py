@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.kube.jsonpath import FieldPath, parse_path
+from rolecall.kube.references import GVK
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.status import (
@@ -635,10 +636,62 @@ def test_ready_of_the_role_survives_a_requeue() -> None:
     assert (condition_of(status, "Reconciling") or {})["status"] == "False"
 
 
-def test_failed_run_replaces_only_a_contradicting_ready_of_the_role() -> None:
-    lies, agrees = (end(role_says({}, "Ready", value), FAILURE_READINESS, at()) for value in ("True", "False"))
-    assert (condition_of(lies, "Ready") or {})["reason"] == "RunFailed"
-    assert (condition_of(agrees, "Ready") or {})["reason"] == "Mine"
+def test_failed_run_replaces_only_a_contradicting_ready_that_it_has_written() -> None:
+    for value, reason in (("True", "RunFailed"), ("False", "Mine")):
+        outcome = replace(FAILURE_READINESS, written=({"type": "Ready", "status": value, "reason": "Mine"},))
+        status = end(role_says({}, "Ready", value), outcome, at())
+        assert (condition_of(status, "Ready") or {})["reason"] == reason
+
+
+def test_ready_of_the_role_is_known_in_later_runs() -> None:
+    written = ({"type": "Ready", "status": "True", "reason": "Mine"},)
+    status = end(role_says({}, "Ready", "True"), replace(SUCCESS_READINESS, written=written), at())
+    status = end(run(status, at(1, 2)), SUCCESS_READINESS, at(1, 2))
+    assert (condition_of(status, "Ready") or {})["reason"] == "Mine"
+    changed = {
+        **status,
+        "conditions": [
+            {**each, "reason": "Issued"} if each["type"] == "Ready" else each for each in status["conditions"]
+        ],
+    }
+    for before, reason in ((status, "RunFailed"), (changed, "Issued")):
+        after_failure = end(run(before, at(2, 3)), FAILURE_READINESS, at(3, 3))
+        assert (condition_of(after_failure, "Ready") or {})["reason"] == reason
+
+
+def test_object_with_a_foreign_ready_stalls_after_repeated_failures() -> None:
+    status = end(role_says({}, "Ready", "True"), FAILURE_READINESS, at(0))
+    assert (condition_of(end(status, FAILURE_READINESS, at(29)), "Stalled") or {})["status"] == "False"
+    status = end(status, FAILURE_READINESS, at(30))
+    assert (condition_of(status, "Stalled") or {})["status"] == "True"
+    assert (condition_of(status, "Ready") or {})["reason"] == "Mine"
+
+
+FOREIGN = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["Running", "Successful", "Failure", "Paused", "Ready", "Reconciling", "Stalled"]),
+        "status": st.sampled_from(["True", "False", "Unknown"]),
+        "reason": st.sampled_from(["MinimumReplicasAvailable", "PausedByUser", "Issued", "ReconcileError", "Paused"]),
+        "message": st.text(max_size=3),
+        "lastTransitionTime": st.just(START_TEXT),
+    }
+)
+
+
+@given(st.lists(FOREIGN, max_size=7, unique_by=lambda item: item["type"]), st.lists(st.sampled_from("rfsqpi")))
+def test_foreign_conditions_survive_any_history(foreign: list[dict[str, Any]], history: list[str]) -> None:
+    status: Status = {"conditions": copy.deepcopy(foreign)}
+    outcomes = {"s": SUCCESS_READINESS, "f": FAILURE_READINESS, "q": REQUEUE}
+    for number, step in enumerate(history):
+        context = at(20 * number, 1 + number // 2)
+        if step in outcomes:
+            status = end(status, outcomes[step], context)
+        elif step == "i":
+            status = ON.after_interruption(status, status, "stopped", context)
+        else:
+            status = run(status, context) if step == "r" else pause(status, context)
+        status = OFF.while_running(status, context) if number % 5 == 4 else status
+    assert [item for item in status["conditions"] if item in foreign] == foreign
 
 
 def test_stalled_of_the_role_is_kept_after_a_failure() -> None:
@@ -708,6 +761,9 @@ def test_invalid_conditions_are_not_removed(found: object) -> None:
 def test_watch_overrides_flag(keys: dict[str, Any], default: bool, expected: Readiness) -> None:  # noqa: FBT001 - a case
     watch = Watch(THING, RoleContent(Path("roles/thing")), **keys)
     assert Readiness.of_watch(watch, default=default) == expected
+    for group in ("", "apps", "networking.k8s.io"):
+        built_in = replace(watch, gvk=GVK(group, "v1", "Thing"))
+        assert not Readiness.of_watch(built_in, default=default).is_on
 
 
 @given(st.lists(st.tuples(st.sampled_from("srfqcp"), st.integers(0, 40), st.booleans()), max_size=12))

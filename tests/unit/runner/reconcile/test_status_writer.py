@@ -11,7 +11,7 @@ from rolecall.kube.errors import (
     TooLargeError,
     UnreachableError,
 )
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile import status_writer as write_retry
 from rolecall.runner.reconcile.own_writes import OwnWrites
@@ -164,3 +164,12 @@ async def test_write_fails_after_a_minute_of_rejections(
 
 async def test_write_waits_for_an_unavailable_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await context(Server(*[AWAY] * 100), monkeypatch) == "written"
+
+
+async def test_generation_of_a_built_in_kind_is_not_written(world: World) -> None:
+    pod = GVK("", "v1", "Pod")
+    [made] = await world.create("apiVersion: v1\nkind: Pod\nmetadata: {name: one}\nspec: {containers: []}\n")
+    await StatusWriter(Primaries(world.client, pod, OwnWrites())).write(made, ReconcileOutcome())
+    status = (await world.get(pod, "one"))["status"]
+    assert condition({"status": status}, "Successful")["status"] == "True"
+    assert "observedGeneration" not in status

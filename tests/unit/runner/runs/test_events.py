@@ -186,3 +186,19 @@ def test_first_failed_item_of_a_loop_is_quoted() -> None:
 
 def test_censored_item_is_not_quoted() -> None:
     assert result_message({"msg": "All items failed", "results": [{"failed": True, "censored": "x"}]}) == HIDDEN
+
+
+def test_conditions_that_k8s_status_has_set_are_kept() -> None:
+    target = {"api_version": "example.com/v1", "kind": "Thing", "namespace": "default", "name": "one"}
+    ready = {"type": "Ready", "status": "True", "reason": "Serving", "message": "fine", "lastHeartbeatTime": None}
+    kept = {"type": "Ready", "status": "True", "reason": "Serving"}
+    for arguments in ({"conditions": [ready]}, {"conditions": None, "status": {"conditions": [ready]}}):
+        raw = {
+            "event": "runner_on_ok",
+            "event_data": {
+                "task_action": "operator_sdk.util.k8s_status",
+                "res": {"changed": False, "invocation": {"module_args": target | arguments}},
+            },
+        }
+        assert read_event(raw).written == target | {"conditions": [kept]}
+        assert read_event(raw | {"event": "runner_on_failed"}).written is None

@@ -98,6 +98,15 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
     ]
 
 
+def test_managed_status_of_a_built_in_kind_is_reported(project: Path) -> None:
+    (project / "watches.yaml").write_text("- {version: v1, kind: Pod, role: thing}\n")
+    [(file, _, text)] = found()
+    assert file == "watches.yaml"
+    assert text.startswith("/v1, Kind=Pod, key manageStatus: Kubernetes manages the status of Pod")
+    (project / "watches.yaml").write_text("- {version: v1, kind: Pod, role: thing, manageStatus: false}\n")
+    assert found() == []
+
+
 TAKEN = {
     "ours": "- rolecall.util.requeue_after: {time: 5s}\n- operator_sdk.util.k8s_status: {}\n",
     "chosen": "- action: '{{ chosen }}'\n",
@@ -109,7 +118,7 @@ TAKEN = {
 
 
 def test_what_a_run_would_take_is_taken(project: Path) -> None:
-    entries = [f"- {{version: v1, kind: {role.title()}, role: {role}}}\n" for role in TAKEN]
+    entries = [f"- {{group: example.com, version: v1, kind: {role.title()}, role: {role}}}\n" for role in TAKEN]
     (project / "watches.yaml").write_text(ENTRY + "".join(entries))
     for role, tasks in TAKEN.items():
         place = project / "roles" / role
