@@ -6,7 +6,7 @@ import pytest
 from rolecall.cli.main import main
 from tests.static.repository import ROOT
 
-WATCHES = "- {version: v1, kind: Thing, role: thing}\n"
+WATCHES = "- {group: test.example.com, version: v1, kind: Thing, role: thing}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def with_a_warning(project: Path) -> None:
     """Add a definition without a status subresource."""
     (project / "deploy/crds").mkdir(parents=True)
     (project / "deploy/crds/things.yaml").write_text(
-        "kind: CustomResourceDefinition\nspec:\n  group: ''\n  names: {kind: Thing}\n  versions:\n    - name: v1\n"
+        "kind: CustomResourceDefinition\nspec:\n  group: test.example.com\n  names: {kind: Thing}\n  versions:\n    - name: v1\n"
     )
 
 
