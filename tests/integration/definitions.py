@@ -10,10 +10,12 @@ from tests.integration.world import TIMEOUT_SECONDS, eventually
 CRD = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
-def definition(gvk: GVK, *older_versions: str) -> RawObject:
+ANYTHING: RawObject = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def definition(gvk: GVK, *older_versions: str, schema: RawObject = ANYTHING) -> RawObject:
     """Return the definition of a namespaced kind with a status; the kind's own version is the one that is stored."""
     plural = f"{gvk.kind.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     versions: list[dict[str, Any]] = [
         {
             "name": version,
@@ -37,9 +39,9 @@ def definition(gvk: GVK, *older_versions: str) -> RawObject:
     }
 
 
-async def define(client: Client, gvk: GVK, *older_versions: str) -> None:
+async def define(client: Client, gvk: GVK, *older_versions: str, schema: RawObject = ANYTHING) -> None:
     """Install a kind and wait until objects of it can be listed."""
-    await client.create(definition(gvk, *older_versions))
+    await client.create(definition(gvk, *older_versions, schema=schema))
 
     async def is_served() -> bool:
         try:

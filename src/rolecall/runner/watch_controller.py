@@ -42,7 +42,7 @@ from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
-from rolecall.runner.reconcile.kubernetes_events import EventRecorder, EventReporter
+from rolecall.runner.reconcile.kubernetes_events import WARNING, EventRecorder, EventReporter, EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.reconciler import Reconciler
@@ -195,11 +195,16 @@ class WatchController:
             discovery=runs.discovery,
         )
         primaries = Primaries(cluster.client, self.watch.gvk, cluster.own_writes, cluster.may_write)
+
+        def report(obj: RawObject, problem: str) -> None:
+            self._metrics.status_rejected()
+            observation.events.record(obj, EventSpec(WARNING, "StatusRejected", problem))
+
         return Reconciler(
             watch=self.watch,
             primaries=primaries,
             launcher=Launcher(self.watch, runs.runner, access, settings, runs.root),
-            status=StatusWriter(primaries, Readiness.of_watch(self.watch, default=settings.ready_conditions)),
+            status=StatusWriter(primaries, Readiness.of_watch(self.watch, default=settings.ready_conditions), report),
             self_triggers=self._self_triggers,
             events=EventReporter(observation.events.record),
             default_period_seconds=settings.reconcile_period_seconds,

@@ -43,7 +43,7 @@ from rolecall.runner.reconcile.status import (
     should_mark_running,
     unready_reason,
 )
-from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, may_pass, write_with_retry
+from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
@@ -217,7 +217,7 @@ class Reconciler:
         return summary
 
     async def _save(self, context: ReconcileContext, summary: RunSummary) -> bool:
-        """Remove the finalizer and write the status; return False if a later attempt may succeed."""
+        """Remove the finalizer and write the status; return False if the status couldn't be written."""
         try:
             context.fresh = await self.primaries.read_again(context.obj)
         except NotFoundError:
@@ -299,14 +299,15 @@ class Reconciler:
         self.events.failed(context, message)
 
     async def _write_status(self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]]) -> bool:
-        """Write a status; return False if a later attempt may succeed where this one failed."""
+        """Write a status; return False if it couldn't be written: the next attempt may succeed."""
         if not self.watch.manage_status:
             return True
         try:
             context.written_status = await write()
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
-            return not may_pass(error)
+            self.status.report(context.obj, f"The status could not be written: {error}")
+            return False
         return True
 
     async def _edit(self, context: ReconcileContext, edit: Callable[[RawObject], RawObject]) -> RawObject:

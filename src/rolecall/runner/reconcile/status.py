@@ -1,7 +1,8 @@
 """The status of a primary: pure functions from the old status and the outcome of a run to the new status.
 
 Reasons and messages of ``Running``, ``Successful``, and ``Failure`` are the Go runner's, so that tools which wait for
-them keep working. Two things differ: every exit has a true condition, and nothing is written without need. Keys and
+them keep working. Three things differ: every exit has a true condition, no reason is empty, because most schemas reject
+that, and nothing is written without need. Keys and
 conditions of other clients are kept as they are. A condition keeps its position in the list, and its
 ``lastTransitionTime`` as long as its status stays the same.
 
@@ -18,7 +19,7 @@ operator that restarts continues where it stopped.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -244,11 +245,11 @@ def finished(old: Status, outcome: ReconcileOutcome, context: ConditionContext) 
         message = "Last reconciliation succeeded" + (f"; {outcome.remark}" if outcome.remark else "")
         conditions.put(RUNNING, "True", "Successful", "Awaiting next reconciliation", result)
         conditions.put(SUCCESSFUL, "True", "Successful", cut(message))
-        conditions.put(FAILURE, "False", "", "")
+        conditions.put(FAILURE, "False", "Successful", "")
     else:
         conditions.change_status(RUNNING, "False")
         conditions.put(FAILURE, "True", "Failed", cut(outcome.failure), result)
-        conditions.put(SUCCESSFUL, "False", "", "")
+        conditions.put(SUCCESSFUL, "False", "Failed", "")
     return {
         **old,
         **outcome.mapped,
@@ -294,6 +295,29 @@ def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[
     """
     found = {name: values_at(path, document) for name, path in mapping.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
+
+
+_SHORT_BYTES = 256
+_OPTIONAL = ("ansibleResult", "observedGeneration")
+
+
+def smaller(old: Status, new: Status, rejected: Collection[str]) -> Status:
+    """Return what remains of a new status without its rejected parts, and without what most schemas don't require.
+
+    ``rejected`` are fields as the API server names them, for example ``status.conditions[2].type``. Messages of the
+    operator's conditions are short; if there are too many conditions, only one is added.
+    """
+    own = []
+    for index, item in enumerate(new["conditions"]):
+        found = [path for path in rejected if path.startswith(f"status.conditions[{index}]")]
+        if is_ours(item) and all(path.endswith(".message") for path in found):
+            plain = {key: item[key] for key in item if key not in _OPTIONAL}
+            own.append(plain | {"message": cut(item["message"], _SHORT_BYTES)})
+    if "status.conditions" in rejected:
+        own = [item for item in own if item["type"] in (READY, FAILURE)][-1:]
+    others = [item for item in conditions_of(new) if not is_ours(item)]
+    kept = {key: new[key] for key in new if f"status.{key}" not in rejected}
+    return {**old, **kept, "conditions": [*others, *own]}
 
 
 _TYPE_NAMES = {int: "number", float: "number", dict: "object", list: "array", type(None): "null"}

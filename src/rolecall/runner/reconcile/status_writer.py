@@ -8,6 +8,9 @@ A new status is computed from the object as it is at that moment and written wit
 another client is lost. After a conflict, the object is read and written again; while the API server is unavailable, the
 write is retried. A run is never repeated because its status could not be written. A server that responds but keeps
 rejecting, for example because a webhook is broken, blocks a worker for a minute at most.
+
+If the API server rejects the values of a status, those that it accepts are written. Everything that isn't stored as it
+was sent is reported: rejected values, and conditions that the schema of the kind drops.
 """
 
 import asyncio
@@ -17,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from rolecall.kube.client import Client
@@ -25,12 +29,22 @@ from rolecall.kube.metadata import generation_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, Status, should_write
+from rolecall.runner.reconcile.status import (
+    ConditionContext,
+    Readiness,
+    ReconcileOutcome,
+    Status,
+    conditions_of,
+    is_ours,
+    should_write,
+    smaller,
+)
 from rolecall.system.logs import get_logger
 
 logger = get_logger("status")
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 2.0
 REJECTED_SECONDS = 60.0
+BAD_VALUES = frozenset({400, 422})
 TOO_MANY_REQUESTS, FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR = 429, 400, 500
 NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, TOO_MANY_REQUESTS})
 """Not authenticated, not found, conflict, gone, too many requests: a status with other values has the same error."""
@@ -109,6 +123,8 @@ class StatusWriter:
 
     primaries: Primaries
     readiness: Readiness = field(default_factory=lambda: Readiness(is_on=False))
+    report: Callable[[RawObject, str], None] = lambda _obj, _problem: None
+    """Reports that a status was not stored as it was sent."""
 
     async def mark_running(self, primary: RawObject) -> RawObject | None:
         """Mark a run as in progress and return the object as written; None if it was deleted or cannot be written.
@@ -142,17 +158,17 @@ class StatusWriter:
         Return the status as it is afterwards, None if the primary was deleted.
         """
 
-        async def attempt(outcome: ReconcileOutcome) -> Status | None:
+        async def attempt(outcome: ReconcileOutcome, *, may_reduce: bool = True) -> Status | None:
             def update(old: Status, context: ConditionContext) -> Status:
                 return self.readiness.after_run(old, outcome, context)
 
-            return await self._write_until_done(primary, update, generation_of(primary))
+            return await self._write_until_done(primary, update, generation_of(primary), may_reduce=may_reduce)
 
         if unfit := {name for name, value in outcome.mapped.items() if not _is_finite(value)}:
             reason = "found a number that is infinite or NaN, expected one that JSON can hold"
             outcome = _without_mapped(outcome, unfit, f"{', '.join(sorted(unfit))}: {reason}")
         try:
-            return await attempt(outcome)
+            return await attempt(outcome, may_reduce=not outcome.mapped)
         except ApiError as error:
             if not outcome.mapped or not _rejects_values(error):
                 raise
@@ -160,13 +176,16 @@ class StatusWriter:
             return await attempt(outcome)
 
     async def _write_until_done(
-        self, primary: RawObject, update: Update, generation: int | None = None
+        self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = True
     ) -> Status | None:
+        write = partial(self._write_once, primary, update, generation, may_reduce=may_reduce)
         with contextlib.suppress(NotFoundError):
-            return status_of(await write_with_retry(lambda: self._write_once(primary, update, generation)))
+            return status_of(await write_with_retry(write))
         return None
 
-    async def _write_once(self, primary: RawObject, update: Update, generation: int | None = None) -> RawObject:
+    async def _write_once(
+        self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = False
+    ) -> RawObject:
         """Read, update, and replace; return the object as it is afterwards. Raise NotFoundError if it was deleted.
 
         ``generation`` is the one that the new status describes, None for the current one. That of a built-in kind isn't
@@ -182,7 +201,29 @@ class StatusWriter:
         if "status" not in resource.subresources:
             logger.warning("Kind has no status subresource; set manageStatus: false or add the subresource to the CRD")
             return obj
-        return await self.primaries.replace({**obj, "status": new}, "status")
+        problem = ""
+        try:
+            written = await self.primaries.replace({**obj, "status": new}, "status")
+        except ApiError as error:
+            if not may_reduce or not (isinstance(error, TooLargeError) or error.status in BAD_VALUES):
+                raise
+            causes = error.details.get("causes")
+            fields = [str(each.get("field")) for each in causes or () if isinstance(each, dict)]
+            written = await self.primaries.replace({**obj, "status": smaller(old, new, fields)}, "status")
+            problem = f"The API server rejected the status, only a part of it was written: {error.message}"
+        else:
+            if may_reduce and (types := _dropped(new, status_of(written))):
+                problem = f"The schema of the CRD drops conditions, or their reasons: {', '.join(types)}"
+        if problem:
+            self.report(obj, problem)
+        return written
+
+
+def _dropped(sent: Status, stored: Status) -> list[str]:
+    """Return the types of the operator's conditions that were not stored with their status and reason."""
+    kept = [(each.get("type"), each.get("status"), each.get("reason")) for each in conditions_of(stored)]
+    own = filter(is_ours, conditions_of(sent))
+    return [each["type"] for each in own if (each["type"], each["status"], each["reason"]) not in kept]
 
 
 def _rejects_values(error: ApiError) -> bool:

@@ -127,6 +127,8 @@ class OperatorMetrics:
     def _define_controllers(self) -> None:
         text = "Reconciles since the start, by result"
         self.results = self._gauge("ansible_operator_reconcile_result", text, "GVK", "result")
+        text = "Statuses of which the API server rejected or dropped a part, or all"
+        self.rejections = self._counter("ansible_operator_status_rejections_total", text, "GVK")
         text = "Duration of reconciles in seconds, including the play"
         self.reconciles = self._histogram("ansible_operator_reconciles", text, DEFAULT_BUCKETS, "GVK")
         prefix = "controller_runtime"
@@ -252,7 +254,8 @@ class ControllerMetrics:
             metrics.total.labels(name, outcome)
         for family in (metrics.errors, metrics.terminal_errors, metrics.panics, metrics.seconds, metrics.active):
             family.labels(name)
-        metrics.reconciles.labels(self._kind)
+        for family in (metrics.reconciles, metrics.rejections):
+            family.labels(self._kind)
         for result in ("succeeded", "failed"):
             metrics.results.labels(self._kind, result)
         metrics.depth.labels(name, name, "").set_function(lambda: float(len(self._queued)))
@@ -329,6 +332,10 @@ class ControllerMetrics:
     def run_ended(self, *, succeeded: bool) -> None:
         """Count a run by its result, or a failure before it."""
         self._metrics.results.labels(self._kind, "succeeded" if succeeded else "failed").inc()
+
+    def status_rejected(self) -> None:
+        """Count a status that the API server didn't store as it was sent."""
+        self._metrics.rejections.labels(self._kind).inc()
 
     def set_created_at(self, key: ObjectKey, timestamp: str | None) -> None:
         """Set the ``creationTimestamp`` of a primary; None, or an invalid one, removes its series."""

@@ -18,7 +18,7 @@ from tests.unit.runner.reconcile.rig import DEFAULT_PERIOD_SECONDS, FAILURE, FIN
 SUCCESSFUL = {
     "Running": ("True", "Successful", "Awaiting next reconciliation"),
     "Successful": ("True", "Successful", "Last reconciliation succeeded"),
-    "Failure": ("False", "", ""),
+    "Failure": ("False", "Successful", ""),
 }
 PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 

@@ -67,6 +67,7 @@ class Rig:
     own_writes: OwnWrites
     self_triggers: SelfTriggers
     events: list[EventSpec]
+    reports: list[str]
     metrics: OperatorMetrics
     reconciler: Reconciler
 
@@ -102,19 +103,22 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
     access = ApiAccess(world.client, Proxy(world.client), own_writes, lambda _gvk, _ownership: None, root)
     self_triggers = SelfTriggers(THING, own_writes)
     events: list[EventSpec] = []
+    reports: list[str] = []
     metrics = OperatorMetrics("test", [THING])
     primaries = Primaries(world.client, THING, own_writes, may_write)
     reconciler = Reconciler(
         watch=watched,
         primaries=primaries,
         launcher=Launcher(watched, runner, access, Settings(), root),
-        status=StatusWriter(primaries, Readiness.of_watch(watched, default=False)),
+        status=StatusWriter(
+            primaries, Readiness.of_watch(watched, default=False), lambda _, text: reports.append(text)
+        ),
         self_triggers=self_triggers,
         events=EventReporter(lambda _obj, event: events.append(event)),
         default_period_seconds=DEFAULT_PERIOD_SECONDS,
         metrics=metrics.controller(THING, workers=1),
     )
-    return Rig(world, runner, own_writes, self_triggers, events, metrics, reconciler)
+    return Rig(world, runner, own_writes, self_triggers, events, reports, metrics, reconciler)
 
 
 def finalizer(**variables: Any) -> Finalizer:

@@ -12,6 +12,7 @@ from rolecall.kube.errors import (
     ApiError,
     ConflictError,
     ForbiddenError,
+    InvalidError,
     KubeError,
     UnknownKindError,
     UnreachableError,
@@ -49,6 +50,7 @@ from tests.unit.runner.reconcile.rig import (
 UNREACHABLE = UnreachableError("nobody there")
 CONFLICT = ConflictError(409, "Conflict", "the object has been modified")
 FORBIDDEN = ForbiddenError(403, "Forbidden", "you may not")
+INVALID = InvalidError(422, "Invalid", "status.phase: Required value")
 OVERLOADED = ApiError(429, "TooManyRequests", "slow down")
 BROKEN = ApiError(500, "InternalError", "etcd is away")
 
@@ -399,14 +401,20 @@ async def test_status_write_is_retried_without_a_second_run(rig: Rig, cluster: F
     assert rig.runs == 1
 
 
-async def test_forbidden_status_is_logged_without_a_second_run(rig: Rig, cluster: FakeCluster) -> None:
-    async def forbid() -> None:
-        cluster.troubles = [("replace status", FORBIDDEN)]
+@pytest.mark.parametrize("error", [FORBIDDEN, INVALID])
+async def test_rejected_status_is_reported_and_retried(rig: Rig, cluster: FakeCluster, error: KubeError) -> None:
+    async def reject() -> None:
+        cluster.troubles = [("replace status", error)] * 2
 
-    rig.runner.play = forbid
+    rig.runner.play = reject
     with capture_logs() as logs:
-        assert await rig.reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
-    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(FORBIDDEN)]
+        assert await rig.reconcile() == Result(failed=True)
+    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(error)]
+    assert rig.reports == [f"The status could not be written: {error}"]
+    rig.runner.play = do_nothing
+    cluster.troubles = []
+    assert not (await rig.reconcile()).failed
+    assert await rig.conditions() == SUCCESSFUL
 
 
 async def test_status_is_written_when_the_api_server_is_back(rig: Rig, cluster: FakeCluster) -> None:

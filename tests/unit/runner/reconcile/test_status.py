@@ -22,11 +22,14 @@ from rolecall.runner.reconcile.status import (
     Status,
     condition_of,
     finished,
+    is_ours,
     map_result,
+    parse_time,
     paused,
     running,
     should_mark_running,
     should_write,
+    smaller,
     unready_reason,
     without_ready_conditions,
 )
@@ -81,7 +84,13 @@ def test_first_success_sets_the_conditions_of_the_go_runner() -> None:
                 "message": "Last reconciliation succeeded",
                 "lastTransitionTime": NOW_TEXT,
             },
-            {"type": "Failure", "status": "False", "reason": "", "message": "", "lastTransitionTime": NOW_TEXT},
+            {
+                "type": "Failure",
+                "status": "False",
+                "reason": "Successful",
+                "message": "",
+                "lastTransitionTime": NOW_TEXT,
+            },
         ],
     }
 
@@ -101,7 +110,7 @@ def test_failure_after_success_keeps_reason_and_message_of_running() -> None:
     before = conditions(old)["Running"]
     assert new["Running"] == before | {"status": "False", "lastTransitionTime": NOW_TEXT}
     assert new["Successful"]["status"] == "False"
-    assert new["Successful"]["reason"] == new["Successful"]["message"] == ""
+    assert (new["Successful"]["reason"], new["Successful"]["message"]) == ("Failed", "")
 
 
 def test_success_clears_failure() -> None:
@@ -109,7 +118,7 @@ def test_success_clears_failure() -> None:
     assert failure == {
         "type": "Failure",
         "status": "False",
-        "reason": "",
+        "reason": "Successful",
         "message": "",
         "lastTransitionTime": NOW_TEXT,
     }
@@ -573,6 +582,59 @@ def test_success_is_written_as_a_whole_condition() -> None:
         "lastTransitionTime": "2026-01-01T12:00:01Z",
         "observedGeneration": 1,
     }
+
+
+REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+"""The pattern of ``metav1.Condition``."""
+
+
+@given(st.lists(st.sampled_from(["s", "f", "q", "u", "r", "p", "i"]), min_size=1), st.booleans())
+def test_conditions_of_any_history_fit_the_usual_schema(history: list[str], is_on: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
+    status, readiness = dict(NEVER_RUN), Readiness(is_on=is_on)
+    outcomes = {"s": SUCCESS_READINESS, "f": FAILURE_READINESS, "q": REQUEUE, "u": NOT_READY}
+    for number, step in enumerate(history):
+        context = at(number, 1 + number // 3)
+        if step in outcomes:
+            status = end(status, outcomes[step], context, readiness)
+        elif step == "i":
+            status = readiness.after_interruption(status, status, "stopped", context)
+        else:
+            status = run(status, context, readiness) if step == "r" else pause(status, context, readiness)
+        for item in status["conditions"]:
+            assert REASON.fullmatch(item["reason"])
+            assert item["status"] in ("True", "False", "Unknown")
+            assert parse_time(item["lastTransitionTime"])
+            assert isinstance(item["message"], str)
+            assert item.get("observedGeneration", 0) >= 0
+
+
+@given(STATUS, st.none() | st.text(), st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["type", "message", ""]))))
+def test_smaller_status_lacks_only_rejected_and_optional_parts(
+    old: Status, failure: str | None, rejected: list[tuple[int, str]]
+) -> None:
+    new = end(old, replace(FAILURE_READINESS, failure=failure), at(5))
+    fields = [f"status.conditions[{index}].{key}" for index, key in rejected]
+    found = smaller(old, new, fields)
+    dropped = {index for index, key in rejected if key != "message"}
+    kept = [item for index, item in enumerate(new["conditions"]) if is_ours(item) and index not in dropped]
+    core = ("type", "status", "reason", "lastTransitionTime")
+    own = [item for item in found["conditions"] if is_ours(item)]
+    assert [[item[key] for key in core] for item in own] == [[item[key] for key in core] for item in kept]
+    assert all(len(item["message"].encode()) <= 256 and "ansibleResult" not in item for item in own)
+    foreign = [item for item in new["conditions"] if not is_ours(item)]
+    assert [item for item in found["conditions"] if not is_ours(item)] == foreign
+    assert {key: found[key] for key in new if key != "conditions"} == {
+        key: new[key] for key in new if key != "conditions"
+    }
+
+
+def test_smaller_status_keeps_old_values_of_rejected_fields_and_one_condition_of_too_many() -> None:
+    new = end({"pods": 1}, FAILURE_READINESS, at(5)) | {"pods": 2}
+    found = smaller({"pods": 1}, new, ["status.pods", "status.conditions", "status.observedGeneration"])
+    assert [item["type"] for item in found["conditions"]] == ["Ready"]
+    assert {key: found[key] for key in found if key != "conditions"} == {"pods": 1}
+    found = smaller({}, end({}, FAILURE_READINESS, at(5), OFF), ["status.conditions"])
+    assert [item["type"] for item in found["conditions"]] == ["Failure"]
 
 
 def test_only_ready_conditions_have_the_generation() -> None:

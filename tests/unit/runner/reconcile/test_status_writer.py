@@ -104,6 +104,34 @@ async def test_unrelated_error_keeps_the_values(writer: StatusWriter, one: RawOb
     assert cluster.writes == []
 
 
+async def test_rejected_condition_is_omitted_and_reported(world: World, one: RawObject, cluster: FakeCluster) -> None:
+    reports: list[str] = []
+    primaries = Primaries(world.client, THING, OwnWrites())
+    writer = StatusWriter(primaries, report=lambda _obj, problem: reports.append(problem))
+    causes = {"causes": [{"field": "status.conditions[0].type", "message": "Unsupported value"}]}
+    cluster.troubles = [("replace status", InvalidError(422, "Invalid", "Running: Unsupported value", causes))]
+    await writer.write(one, ReconcileOutcome())
+    types = [each["type"] for each in (await world.get(THING, "one"))["status"]["conditions"]]
+    assert types == ["Successful", "Failure"]
+    assert reports == ["The API server rejected the status, only a part of it was written: Running: Unsupported value"]
+
+
+async def test_conditions_that_the_schema_drops_are_reported(
+    world: World, one: RawObject, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[str] = []
+    replace = cluster.replace
+
+    async def prune(obj: RawObject, subresource: str = "") -> RawObject:
+        kept = [{**each, "reason": ""} for each in obj["status"]["conditions"] if each["type"] != "Running"]
+        return await replace({**obj, "status": {"conditions": kept}}, subresource)
+
+    monkeypatch.setattr(cluster, "replace", prune)
+    primaries = Primaries(world.client, THING, OwnWrites())
+    await StatusWriter(primaries, report=lambda _obj, text: reports.append(text)).write(one, ReconcileOutcome())
+    assert reports == ["The schema of the CRD drops conditions, or their reasons: Running, Successful, Failure"]
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 async def test_non_finite_number_is_omitted(writer: StatusWriter, one: RawObject, world: World, number: float) -> None:
     await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}))
