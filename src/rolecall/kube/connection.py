@@ -276,13 +276,17 @@ def read_object(body: bytes, request: str) -> RawObject:
 
 
 def read_event(line: bytes) -> tuple[str, RawObject]:
-    """Return (type, object) of one line of a watch. Raise UnreadableError, or the error of an ERROR event."""
+    """Return (type, object) of one line of a watch.
+
+    Raise UnreadableError for an event that can't be read here, the error of an ERROR event, and UnreachableError for a
+    line that is no event: the stream is broken, and the next line may belong to any object.
+    """
     if len(line) > LINE_BYTES:
         raise UnreadableError(f"longer than {LINE_BYTES} bytes")
     event = _decode(line)
-    if not isinstance(event, dict) or "type" not in event or "object" not in event:
-        raise UnreadableError(f"expected a type and an object, found {line[:MESSAGE_LIMIT]!r}")
+    if not isinstance(event, dict) or "type" not in event or not isinstance(event.get("object"), dict):
+        raise UnreachableError(f"the watch broke: expected a type and an object, found {line[:MESSAGE_LIMIT]!r}")
     if event["type"] == "ERROR":
-        status = event["object"] or {}
+        status = event["object"]
         raise from_status(int(status.get("code") or 500), status)
     return event["type"], event["object"]

@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from rolecall.kube.connection import Connection, ETagResponse, Request, read_object
-from rolecall.kube.errors import ApiError, KubeError, NotFoundError, UnknownKindError
+from rolecall.kube.errors import ApiError, KubeError, NotServedError, UnknownKindError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 MAX_AGE_SECONDS: Final = 30.0
@@ -64,7 +64,7 @@ def group_version_path(group: str, version: str) -> str:
 class Discovery:
     """Fetch and cache the resource list of each group and version.
 
-    ``fetch`` takes a URL path and returns the decoded response. It raises NotFoundError for an unknown version.
+    ``fetch`` takes a URL path and returns the decoded response. It raises NotServedError for an unknown version.
     """
 
     fetch: Callable[[str], Awaitable[dict[str, Any]]]
@@ -90,7 +90,7 @@ class Discovery:
         self._expiries[(group, version)] = self.now() + MAX_AGE_SECONDS  # concurrent calls use the cached list
         try:
             response = await self.fetch(group_version_path(group, version))
-        except NotFoundError:
+        except NotServedError:
             self._cache.pop((group, version), None)
             return None
         except KubeError:

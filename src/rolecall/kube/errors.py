@@ -52,7 +52,15 @@ class ApiError(KubeError):
 
 
 class NotFoundError(ApiError):
-    """404: the object or its kind does not exist."""
+    """404 that names the object: the API server knows the kind and has no such object."""
+
+
+class NotServedError(ApiError):
+    """404 that names no object: the API server, or a gateway before it, doesn't serve the path.
+
+    Nothing follows from it about objects. An API server answers it for a CRD that it doesn't serve yet, a gateway while
+    it starts.
+    """
 
 
 class ForbiddenError(ApiError):
@@ -94,7 +102,10 @@ def from_status(status: int, body: object) -> ApiError:
         reason, message, details = str(body.get("reason") or ""), str(body.get("message") or ""), body.get("details")
     else:
         reason, message, details = "", str(body), None
+    details = details if isinstance(details, dict) else {}
     kind = _BY_STATUS.get(status, ApiError)
+    if kind is NotFoundError and not (reason == "NotFound" and details.get("name")):
+        kind = NotServedError
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR and any(each in message for each in _TOO_LARGE_FOR_ETCD):
         kind = TooLargeError
-    return kind(status, reason, message, details if isinstance(details, dict) else None)
+    return kind(status, reason, message, details)

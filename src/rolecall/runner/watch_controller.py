@@ -208,11 +208,16 @@ class WatchController:
             self_triggers=self._self_triggers,
             events=EventReporter(observation.events.record),
             default_period_seconds=settings.reconcile_period_seconds,
+            known_uid=self._known_uid,
             metrics=self._metrics,
             recorder=observation.recorder,
             reads=self._reads,
             tracer=observation.tracer,
         )
+
+    def _known_uid(self, key: ObjectKey) -> str | None:
+        entry = self.primaries.store.get(key)
+        return None if entry is None else entry.uid
 
     @property
     def followed_dependents(self) -> frozenset[tuple[GVK, Ownership]]:

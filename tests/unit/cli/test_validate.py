@@ -24,7 +24,8 @@ def with_a_warning(project: Path) -> None:
     """Add a definition without a status subresource."""
     (project / "deploy/crds").mkdir(parents=True)
     (project / "deploy/crds/things.yaml").write_text(
-        "kind: CustomResourceDefinition\nspec:\n  group: test.example.com\n  names: {kind: Thing}\n  versions:\n    - name: v1\n"
+        "kind: CustomResourceDefinition\nspec:\n"
+        "  group: test.example.com\n  names: {kind: Thing}\n  versions:\n    - name: v1\n"
     )
 
 

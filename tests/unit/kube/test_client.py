@@ -20,7 +20,7 @@ from rolecall.kube.errors import (
     ConflictError,
     GoneError,
     KubeError,
-    NotFoundError,
+    NotServedError,
     ResponseTimeoutError,
     UnreachableError,
     UnreadableError,
@@ -65,7 +65,7 @@ async def test_each_verb_is_sent_to_its_path_with_its_body(client: Client, api_s
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(404, NotFoundError), (409, ConflictError), (410, GoneError), (500, KubeError)]
+    ("status", "kind"), [(404, NotServedError), (409, ConflictError), (410, GoneError), (500, KubeError)]
 )
 async def test_error_status_raises_its_error(
     client: Client, api_server: ApiServer, status: int, kind: type[KubeError]
@@ -243,8 +243,34 @@ async def test_error_event_is_raised(
 @pytest.mark.parametrize("line", [b'{"type": "ADDED", "obj\n', b"<html>\n", b"[]\n", b"{}\n", b"\n"])
 async def test_malformed_event_is_broken_watch(client: Client, api_server: ApiServer, line: bytes) -> None:
     api_server.handler = streaming(line)
-    with pytest.raises(UnreachableError, match=r"the watch on example.com/v1, Kind=Widget broke"):
+    with pytest.raises(UnreachableError, match="the watch broke: expected a type and an object"):
         await watched(client)
+
+
+@pytest.mark.parametrize("line", [b'{"type": "ADDED", "object": {]\n', b"\n", b'{"type":"ADDED","object":null}\n'])
+async def test_broken_line_hides_no_event(client: Client, api_server: ApiServer, line: bytes) -> None:
+    """The event after it isn't skipped as unreadable, and no version is passed over: the next watch has them all."""
+    names = ["w"] * 7 + ["first", "second", "third"]
+    widgets, broken = Widgets(names), [line]
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        found = await widgets.respond(request)
+        assert isinstance(found, web.Response)
+        events = (found.text or "").encode().splitlines(keepends=True)
+        return web.Response(body=b"".join([*events[:1], *broken, *events[1:]]))
+
+    api_server.handler = respond
+    found = []
+
+    async def watch(version: str) -> None:
+        async for _, obj in client.watch(WIDGET, "default", version, 30):
+            found.append(obj["metadata"])
+
+    with pytest.raises(UnreachableError):
+        await watch("7")
+    broken.clear()
+    await watch(found[-1]["resourceVersion"])
+    assert [each["name"] for each in found] == ["first", "second", "third"]
 
 
 async def test_resource_is_found_by_kind_and_path(client: Client) -> None:
@@ -285,7 +311,7 @@ async def test_contradicting_error_refreshes_discovery(
     monkeypatch.setitem(DISCOVERY, "/apis/example.com/v1", [cluster_scoped])
     assert (await client.resource(WIDGET)).namespaced
     api_server.respond("404 page not found", 404)
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotServedError):
         await client.get(WIDGET, KEY)
     assert not (await client.resource(WIDGET)).namespaced
 

@@ -16,7 +16,7 @@ from rolecall.kube.discovery import (
     contradicts_discovery,
     read_resource_list,
 )
-from rolecall.kube.errors import ApiError, KubeError, NotFoundError, UnknownKindError, UnreachableError, from_status
+from rolecall.kube.errors import ApiError, KubeError, NotServedError, UnknownKindError, UnreachableError, from_status
 from rolecall.kube.references import GVK, ObjectKey
 from tests.unit.kube.conftest import serving
 
@@ -41,7 +41,7 @@ class Server:
         if self.failure is not None:
             raise self.failure
         if path not in self.lists:
-            raise NotFoundError(404, "NotFound", "no such group")
+            raise NotServedError(404, "", "no such group")
         return {"resources": self.lists[path]}
 
 

@@ -8,6 +8,7 @@ from rolecall.kube.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    NotServedError,
     TooLargeError,
     UnknownKindError,
     from_status,
@@ -19,7 +20,7 @@ from rolecall.kube.references import GVK
     ("status", "kind"),
     [
         (403, ForbiddenError),
-        (404, NotFoundError),
+        (404, NotServedError),
         (409, ConflictError),
         (410, GoneError),
         (422, InvalidError),
@@ -32,6 +33,26 @@ def test_status_determines_error_class(status: int, kind: type[ApiError]) -> Non
     assert type(error) is kind
     assert (error.status, error.reason, error.message, error.details) == (status, "Why", "because", {"name": "web"})
     assert str(error) == f"{status} Why: because"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "404 page not found",
+        "<html>nginx</html>",
+        {},
+        {"reason": "NotFound", "details": {}},
+        {"reason": "NotFound", "details": {"group": "example.com", "kind": "widgets"}},
+        {"reason": "NotFound", "details": {"name": ""}},
+        {"reason": "", "details": {"name": "web"}},
+    ],
+)
+def test_404_that_names_no_object_is_no_deletion(body: object) -> None:
+    assert type(from_status(404, body)) is NotServedError
+
+
+def test_404_that_names_the_object_is_not_found() -> None:
+    assert type(from_status(404, {"reason": "NotFound", "details": {"name": "web"}})) is NotFoundError
 
 
 def test_body_other_than_status_object_is_message() -> None:

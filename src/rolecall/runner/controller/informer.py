@@ -31,6 +31,7 @@ from rolecall.kube.errors import (
     GoneError,
     KubeError,
     NotFoundError,
+    NotServedError,
     ResponseTimeoutError,
     UnknownKindError,
     UnreachableError,
@@ -364,7 +365,7 @@ class WatchFailure(Enum):
             return cls.TIMED_OUT
         if isinstance(error, UnreachableError):
             return cls.UNREACHABLE
-        if isinstance(error, UnknownKindError | NotFoundError):
+        if isinstance(error, UnknownKindError | NotFoundError | NotServedError):
             return cls.NOT_INSTALLED
         is_denied = isinstance(error, ApiError) and error.status in (_UNAUTHORIZED, _METHOD_NOT_ALLOWED)
         return cls.FORBIDDEN if is_denied or isinstance(error, ForbiddenError) else cls.REQUEST_FAILED

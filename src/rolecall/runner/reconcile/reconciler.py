@@ -6,23 +6,28 @@ condition behind, including those of a run that never started and of one that th
 While a run is in progress, only the run writes its object: the role's own write carries the version that the role has
 read, so a write of the operator would make it fail with a conflict. Every write of the operator comes before the run or
 after it.
+
+An object is deleted only if the informer no longer has it. A response that reports its absence isn't enough: a gateway,
+or an API server that doesn't serve a new CRD yet, responds with 404 to a read of an object that exists.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from rolecall.kube.errors import KubeError, NotFoundError
+from rolecall.kube.errors import KubeError, NotFoundError, NotServedError
 from rolecall.kube.metadata import (
     annotation_of,
     generation_of,
     has_finalizer,
     is_being_deleted,
     status_of,
+    uid_of,
     with_finalizer,
     without_finalizer,
 )
@@ -63,6 +68,9 @@ SHORTEST_PERIOD_SECONDS = 1.0
 FINALIZER_REQUEUE_SECONDS = 5.0
 """The delay when an object was deleted during its run, as in the Go runner."""
 
+ABSENT_SECONDS = 1.0
+"""The delay after the API server doesn't find an object whose deletion the informer hasn't seen, usually a moment."""
+
 LONG_RUN_SECONDS = 1.0
 """An object whose last run took longer is marked as running before its next run, even if it hasn't changed."""
 
@@ -91,6 +99,8 @@ class Reconciler:
     self_triggers: SelfTriggers
     events: EventReporter
     default_period_seconds: float
+    known_uid: Callable[[ObjectKey], str | None] = lambda _key: None
+    """Returns the uid of an object that the informer has."""
     metrics: "ControllerMetrics | None" = None
     recorder: RunRecorder | None = None
     reads: ReadTriggers | None = None
@@ -141,9 +151,12 @@ class Reconciler:
             context.summary = await self._run(context)
             if not await self._save(context, context.summary):
                 return Result(failed=True)
-        except NotFoundError:
-            return await self._clean_up(context.key)
         except KubeError as error:
+            if isinstance(error, NotFoundError | NotServedError) and not self._is_known(context):
+                return await self._clean_up(context.key)
+            if isinstance(error, NotFoundError):
+                logger.info("The API server doesn't find an object that the informer has; retrying", error=str(error))
+                return Result(ABSENT_SECONDS, cause=Cause("not found, although its deletion was not reported"))
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
             await self._fail_outside_ansible(context, str(error))
             return Result(failed=True)
@@ -151,6 +164,11 @@ class Reconciler:
             await self._fail_outside_ansible(context, repr(error))
             raise  # the controller logs the traceback
         return self._conclude(context, context.summary)
+
+    def _is_known(self, context: ReconcileContext) -> bool:
+        """Return whether the informer has the object that was read, or any of its name if none was."""
+        known = self.known_uid(context.key)
+        return known is not None and (not context.obj or known == uid_of(context.obj))
 
     async def _prepare(self, context: ReconcileContext) -> Result | None:
         """Read the object and write what must be there before the run; return a result if there is to be no run."""
@@ -288,7 +306,8 @@ class Reconciler:
 
     async def _fail_outside_ansible(self, context: ReconcileContext, reason: str) -> None:
         if context.obj:
-            await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
+            with suppress(NotFoundError):  # a deleted object needs no status
+                await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
 
     async def _fail(self, context: ReconcileContext, message: str, *, is_final: bool = False) -> None:
         """Report a failure outside of the run; it is final if only another spec can help."""
@@ -304,6 +323,8 @@ class Reconciler:
             return True
         try:
             context.written_status = await write()
+        except NotFoundError:
+            raise  # the caller decides whether the object was deleted
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
             self.status.report(context.obj, f"The status could not be written: {error}")

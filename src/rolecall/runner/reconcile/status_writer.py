@@ -14,7 +14,6 @@ was sent is reported: rejected values, and conditions that the schema of the kin
 """
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +23,15 @@ from functools import partial
 from typing import TypeVar
 
 from rolecall.kube.client import Client
-from rolecall.kube.errors import ApiError, ConflictError, KubeError, NotFoundError, TooLargeError, UnreachableError
+from rolecall.kube.errors import (
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    NotServedError,
+    TooLargeError,
+    UnreachableError,
+)
 from rolecall.kube.metadata import generation_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
@@ -80,7 +87,7 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
 
 def may_pass(error: KubeError) -> bool:
     """Return whether the cause of an error may be temporary."""
-    if isinstance(error, ConflictError | UnreachableError):
+    if isinstance(error, ConflictError | NotServedError | UnreachableError):
         return True
     if isinstance(error, TooLargeError) or not isinstance(error, ApiError):
         return False
@@ -179,9 +186,7 @@ class StatusWriter:
         self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = True
     ) -> Status | None:
         write = partial(self._write_once, primary, update, generation, may_reduce=may_reduce)
-        with contextlib.suppress(NotFoundError):
-            return status_of(await write_with_retry(write))
-        return None
+        return status_of(await write_with_retry(write))
 
     async def _write_once(
         self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = False

@@ -7,6 +7,9 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from rolecall.kube.errors import NotFoundError
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.metadata import generation_of, has_finalizer
 from rolecall.runner.controller.controller import Result
@@ -131,7 +134,8 @@ class ReconcilerContract:
         [before] = await world.create(MANIFEST)
         await world.delete(THING, "one")
         await world.create(MANIFEST)
-        await rig.reconciler.status.write(before, ReconcileOutcome(failure="no"))
+        with pytest.raises(NotFoundError):
+            await rig.reconciler.status.write(before, ReconcileOutcome(failure="no"))
         assert "status" not in await rig.thing()
 
     async def test_non_finite_number_is_omitted(self, world: World, tmp_path: Path) -> None:

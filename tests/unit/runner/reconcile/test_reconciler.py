@@ -14,6 +14,8 @@ from rolecall.kube.errors import (
     ForbiddenError,
     InvalidError,
     KubeError,
+    NotFoundError,
+    NotServedError,
     UnknownKindError,
     UnreachableError,
 )
@@ -102,6 +104,41 @@ async def test_deleted_object_is_forgotten(rig: Rig, world: World, tmp_path: Pat
     assert not workspace(tmp_path).exists()
     assert not rig.own_writes.contains((THING, rig.key), uid_of(thing), resource_version_of(thing))
     assert rig.runs == 1
+
+
+NOT_SERVED = NotServedError(404, "", "404 page not found")
+NOT_FOUND = NotFoundError(404, "NotFound", 'things "one" not found', {"name": "one"})
+
+
+@pytest.mark.parametrize("error", [NOT_SERVED, NOT_FOUND], ids=["not served", "not found"])
+@pytest.mark.parametrize("call", ["get", "replace status", "replace"])
+async def test_object_of_the_informer_is_never_forgotten(
+    world: World, cluster: FakeCluster, tmp_path: Path, error: KubeError, call: str
+) -> None:
+    """Whichever request is answered with 404: another attempt follows, and the object keeps what is known of it."""
+    [thing] = await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    rig.reconciler.known_uid = lambda _key: uid_of(thing)
+    await rig.reconcile()
+    for _ in range(3):
+        await world.patch(THING, "one", {"metadata": {"finalizers": None}, "spec": {"size": len(cluster.calls)}})
+        cluster.troubles += [(call, error)] * (2 if call == "replace status" else 1)  # the first one marks the run
+        result = await rig.reconcile()
+        assert result.failed or result.requeue_after_seconds == 1.0 or await rig.conditions() == SUCCESSFUL
+        assert workspace(tmp_path).is_dir()
+        assert await rig.reconcile() == Result(DEFAULT_PERIOD_SECONDS, cause=Cause("period", priority=Priority.LOW))
+        assert await rig.conditions() == SUCCESSFUL
+
+
+@pytest.mark.parametrize("error", [NOT_SERVED, NOT_FOUND], ids=["not served", "not found"])
+async def test_object_that_the_informer_lacks_is_forgotten(
+    rig: Rig, cluster: FakeCluster, tmp_path: Path, error: KubeError
+) -> None:
+    """Also if the server of an aggregated API doesn't name it."""
+    await rig.reconcile()
+    cluster.troubles += [("get", error)]
+    assert await rig.reconcile() == Result()
+    assert not workspace(tmp_path).exists()
 
 
 async def test_failed_workspace_removal_is_retried(

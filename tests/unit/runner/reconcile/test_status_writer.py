@@ -8,6 +8,7 @@ from rolecall.kube.errors import (
     ForbiddenError,
     InvalidError,
     KubeError,
+    NotFoundError,
     TooLargeError,
     UnreachableError,
 )
@@ -58,8 +59,10 @@ async def test_recreated_object_gets_no_status_of_its_predecessor(
 ) -> None:
     await world.delete(THING, "one")
     await world.create(MANIFEST)
-    await writer.write(one, ReconcileOutcome(failure="no"))
-    await writer.mark_paused(one)
+    with pytest.raises(NotFoundError):
+        await writer.write(one, ReconcileOutcome(failure="no"))
+    with pytest.raises(NotFoundError):
+        await writer.mark_paused(one)
     assert await writer.mark_running(one) is None
     assert cluster.writes == []
 
