@@ -312,7 +312,7 @@ def smaller(old: Status, new: Status, rejected: Collection[str]) -> Status:
         found = [path for path in rejected if path.startswith(f"status.conditions[{index}]")]
         if is_ours(item) and all(path.endswith(".message") for path in found):
             plain = {key: item[key] for key in item if key not in _OPTIONAL}
-            own.append(plain | {"message": cut(item["message"], _SHORT_BYTES)})
+            own.append(plain | {"message": cut(str(item.get("message") or ""), _SHORT_BYTES)})
     if "status.conditions" in rejected:
         own = [item for item in own if item["type"] in (READY, FAILURE)][-1:]
     others = [item for item in conditions_of(new) if not is_ours(item)]
