@@ -33,6 +33,7 @@ from bench import (
     replicas,
     soak,
     song,
+    starvation,
     traces,
 )
 from bench.comparison import QUICK, Effort
@@ -98,6 +99,9 @@ COMPARED: Mapping[str, Compared] = {
     "song": song.measure_song,
     "memory": footprint.measure_memory,
     "start": footprint.measure_start,
+    "starved": lambda stage, chosen, effort: starvation.measure_starved(
+        stage, chosen, 1 if effort == QUICK else starvation.REPEATS
+    ),
     "ordinary": lambda stage, chosen, effort: ordinary.measure_ordinary(
         stage, chosen, effort.rounds, 1 + effort.slow_repeats
     ),
@@ -113,6 +117,7 @@ ON_DEMAND = frozenset(
         "real-initial-reconcile",
         "replicas",
         "soak",
+        "starved",
         "traces",
     }
 )

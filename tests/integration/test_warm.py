@@ -363,9 +363,9 @@ async def test_many_runs_leave_no_processes_or_files(bench: Bench, starter: Fork
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None:
-    operator = await asyncio.create_subprocess_exec(sys.executable, "-c", OPERATOR, stdout=asyncio.subprocess.PIPE)
-    assert operator.stdout
-    server = psutil.Process(json.loads(await operator.stdout.readline()))
+    operator = await asyncio.create_subprocess_exec(sys.executable, "-c", OPERATOR, stderr=asyncio.subprocess.PIPE)
+    assert operator.stderr
+    server = psutil.Process(json.loads(await operator.stderr.readline()))
     operator.send_signal(number)
     await operator.wait()
     await until(lambda: server.status() == psutil.STATUS_ZOMBIE, seconds=10)  # it has climbed to this process
@@ -373,13 +373,13 @@ async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None
 
 
 OPERATOR = """
-import asyncio, json
+import asyncio, json, sys
 from rolecall.runner.warm.starter import ForkserverStarter
 
 async def main():
     async with ForkserverStarter() as starter:
         await starter.server.ready
-        print(json.dumps(starter.server.process.pid), flush=True)
+        print(json.dumps(starter.server.process.pid), file=sys.stderr, flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(main())

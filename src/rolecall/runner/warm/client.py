@@ -1,8 +1,9 @@
 """The operator's end of the fork server: launch it, request forks, and notice that it has exited or doesn't respond.
 
-Every wait for the server has a limit. A server that doesn't respond in time gets no further requests. Its runs
-continue; their pidfds report when they end. When the server exits, its children get ``runner_process.PARENT_DIED`` and
-become children of the operator, which reaps them itself.
+Every wait for the server has a limit, and the limit counts only time without progress: a server that uses CPU time is
+slow because CPU is short, and replacing it would discard its work and need more CPU. A server that neither responds nor
+makes progress gets no further requests. Its runs continue; their pidfds report when they end. When the server exits,
+its children get ``runner_process.PARENT_DIED`` and become children of the operator, which reaps them itself.
 
 A run gets its input after the server has responded. A process that is forked later, because the server was suspended
 or because the start was cancelled, finds its input closed and ends without having done anything.
@@ -14,10 +15,13 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
+
+import psutil
 
 from rolecall.runner.runs.process import LINE_LIMIT_BYTES, inherited_environment
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
@@ -34,10 +38,10 @@ UNKNOWN_CODE = 255
 """The exit code of a process whose parent doesn't report it, as in asyncio."""
 
 RESPONSE_LIMIT_SECONDS = 10.0
-"""How long the server may take to respond to a request; it needs milliseconds."""
+"""How long a response may take while the server makes no progress; it needs milliseconds."""
 
 REAP_LIMIT_SECONDS = 10.0
-"""How long the server may take to report the exit code of a process that has ended."""
+"""How long the exit code of a process that has ended may take while the server makes no progress."""
 
 KILL_LIMIT_SECONDS = 5.0
 """How long a killed server may take to end; one that hangs in the kernel doesn't."""
@@ -45,6 +49,12 @@ KILL_LIMIT_SECONDS = 5.0
 GROWTH_LIMIT_BYTES = 64 * 1024 * 1024
 """By how much the server may grow before it is replaced. It runs nothing, so it should not grow at all."""
 
+_SHORTAGES = {
+    psutil.STATUS_RUNNING: "CPU: raise the pod's CPU limit or request",
+    psutil.STATUS_DISK_SLEEP: "disk or memory: raise the pod's memory limit, or use a faster disk",
+    psutil.STATUS_STOPPED: "nothing: a signal has stopped the server's process; send it SIGCONT",
+}
+_OTHER_SHORTAGE = "no resource: the server waits, probably in a plugin or collection that waits when it is imported"
 _CANCEL_LIMIT_SECONDS = 1.0
 _MESSAGE_LIMIT_BYTES = 65536
 
@@ -61,8 +71,8 @@ class ForkedProcess:
     """A forked run, with the interface of a process that asyncio has started; see ``process.RunProcess``.
 
     The server sends a pidfd with each process. Signals go to it, so they can't reach another process that got the same
-    id. It also reports the end of the process; ``on_unreaped`` is called with the name of the run if the server doesn't
-    report the exit code in time.
+    id. It also reports the end of the process; ``on_exit`` is called with the name of the run then, and returns a timer
+    that waits for the exit code.
     """
 
     def __init__(
@@ -71,7 +81,7 @@ class ForkedProcess:
         stdin: asyncio.WriteTransport,
         stdout: asyncio.StreamReader,
         stderr: asyncio.StreamReader,
-        on_unreaped: Callable[[str], None],
+        on_exit: Callable[[str], asyncio.TimerHandle],
     ) -> None:
         self.ident = ident
         self.pid = 0
@@ -79,8 +89,9 @@ class ForkedProcess:
         self._loop = asyncio.get_running_loop()
         self._descriptor = -1
         self._is_adopted = False
-        self._on_unreaped = on_unreaped
-        self._overdue: asyncio.TimerHandle | None = None
+        self._report_exit = on_exit
+        self.overdue: asyncio.TimerHandle | None = None
+        """The timer that waits for the exit code."""
         self.started: asyncio.Future[None] = self._loop.create_future()
         """Done when the process has been forked; or ServerGoneError or OSError."""
         self.ended: asyncio.Future[int] = self._loop.create_future()
@@ -120,8 +131,8 @@ class ForkedProcess:
         if not self.started.done():
             self.started.set_exception(error or ServerGoneError("the server has exited"))
             self.started.exception()  # the caller may have been cancelled
-        if self._overdue:
-            self._overdue.cancel()
+        if self.overdue:
+            self.overdue.cancel()
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -135,7 +146,7 @@ class ForkedProcess:
         self._is_adopted = True
         if self._descriptor < 0:
             self.set_ended(-signal.SIGKILL)
-        elif self._overdue:
+        elif self.overdue:
             self._reap()
 
     def _on_exit(self) -> None:
@@ -143,7 +154,7 @@ class ForkedProcess:
         if self._is_adopted:
             self._reap()
         else:
-            self._overdue = self._loop.call_later(REAP_LIMIT_SECONDS, self._on_unreaped, self.ident)
+            self.overdue = self._report_exit(self.ident)
 
     def _reap(self) -> None:
         code = UNKNOWN_CODE
@@ -165,6 +176,9 @@ class ForkServer:
         self._children: dict[str, ForkedProcess] = {}
         self._unreaped: list[int] = []
         self._adopting: asyncio.Task[None] | None = None
+        self.launched_at = time.monotonic()
+        self._progress = (0.0, self.launched_at)
+        """The CPU time when it was last known to grow, and the time of that."""
         loop = asyncio.get_running_loop()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -201,6 +215,31 @@ class ForkServer:
         """Whether the server takes requests."""
         return self._control.fileno() >= 0 and not self.is_unresponsive
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time that the server has used; 0 if it has ended."""
+        try:
+            times = psutil.Process(self.process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.user + times.system)
+
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long the server has made no progress, that is, used no CPU time; 0 if it has since the last read."""
+        used, now = self.cpu_seconds, time.monotonic()
+        if used > self._progress[0]:
+            self._progress = (used, now)
+        return now - self._progress[1]
+
+    @property
+    def shortage(self) -> str:
+        """What keeps the server from being faster, and the remedy."""
+        try:
+            return _SHORTAGES.get(psutil.Process(self.process.pid).status(), _OTHER_SHORTAGE)
+        except psutil.Error:
+            return _OTHER_SHORTAGE
+
     async def start(self, ident: str, lines: Sequence[bytes], discovery: Sequence[int] = ()) -> ForkedProcess:
         """Fork a child and write these lines to its stdin, which stays open.
 
@@ -210,12 +249,15 @@ class ForkServer:
         after that, or after a cancellation, ends by itself.
         """
         process = await self._request(ident, discovery)
+        requested = time.monotonic()
         try:
-            async with asyncio.timeout(RESPONSE_LIMIT_SECONDS):
-                await asyncio.shield(process.started)
-        except TimeoutError:
-            self._set_unresponsive(ident)
-            raise ServerGoneError("the server doesn't respond") from None
+            while not process.started.done():
+                waited = min(self.stalled_seconds, time.monotonic() - requested)
+                if waited >= RESPONSE_LIMIT_SECONDS:
+                    self._set_unresponsive(ident)
+                    raise ServerGoneError("the server doesn't respond")
+                await asyncio.wait({process.started}, timeout=RESPONSE_LIMIT_SECONDS - waited)
+            process.started.result()
         except asyncio.CancelledError:
             process.stdin.close()
             await asyncio.wait({process.ended}, timeout=_CANCEL_LIMIT_SECONDS)
@@ -256,7 +298,7 @@ class ForkServer:
                 if isinstance(error, BlockingIOError):  # it hasn't read any request for a long time
                     self.is_unresponsive = True
                 raise ServerGoneError("the server takes no requests") from error
-        process = self._children[ident] = ForkedProcess(ident, transport, *readers, self._set_unresponsive)
+        process = self._children[ident] = ForkedProcess(ident, transport, *readers, self._expect_exit_code)
         self.idle.clear()
         return process
 
@@ -296,6 +338,20 @@ class ForkServer:
             child.set_ended(code, error)
         if not self._children:
             self.idle.set()
+
+    def _expect_exit_code(self, ident: str) -> asyncio.TimerHandle:
+        """Return a timer that waits for the exit code of a process that has ended, while the server makes progress."""
+        ended = time.monotonic()
+
+        def check() -> None:
+            stalled = min(self.stalled_seconds, time.monotonic() - ended)
+            if stalled >= REAP_LIMIT_SECONDS:
+                self._set_unresponsive(ident)
+            elif child := self._children.get(ident):
+                child.overdue = loop.call_later(REAP_LIMIT_SECONDS - stalled, check)
+
+        loop = asyncio.get_running_loop()
+        return loop.call_later(REAP_LIMIT_SECONDS, check)
 
     def _set_unresponsive(self, ident: str) -> None:
         """Record that a response about a child is overdue."""

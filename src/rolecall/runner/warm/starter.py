@@ -2,8 +2,13 @@
 
 A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. If
 there is no fork server, because it has exited, doesn't respond, or has imported a file that has changed since, a run
-waits for the next server. If that one doesn't get ready either, runs start in a new interpreter for a while. They
-always do if Ansible has changed where the fork relies on it; see ``ansible_patches.patches``.
+waits for the next server. Runs always start in a new interpreter if Ansible has changed where the fork relies on it;
+see ``ansible_patches.patches``.
+
+**A server that makes progress is never replaced**, regardless of how long its start takes: if CPU is short, another
+server would need the same CPU time again. A run waits for it, because a start in a new interpreter needs more CPU time
+than the rest of the server's start. It doesn't wait for a server that makes no progress, or needs far more CPU time
+than usual: then it starts cold, and the server continues.
 """
 
 import asyncio
@@ -32,10 +37,20 @@ from rolecall.system.logs import get_logger
 
 logger = get_logger("forkserver")
 
-_READY_LIMIT_SECONDS = 60.0
-"""Two busy CPUs take a tenth of it. A pod with a tenth of a CPU takes 30 seconds: three seconds of CPU time."""
+_WAIT_WITHOUT_PROGRESS_SECONDS = 5.0
+"""How long runs wait for a starting server that uses no CPU time; then they start cold, and the server continues."""
 
-_COLD_AFTER_FAILURE_SECONDS = 60.0
+_WAIT_CPU_SECONDS = 10.0
+"""How much CPU time of a starting server runs wait for. It needs one to three seconds, and a cold run up to five."""
+
+_STALLED_LIMIT_SECONDS = 60.0
+"""How long a starting server may use no CPU time before it is replaced."""
+
+_SLOW_SECONDS = 15.0
+"""The age of a starting server that is logged: it is slow."""
+
+_POLL_SECONDS = 1.0
+_COLD_AFTER_FAILURE_SECONDS, _LONGEST_COLD_SECONDS = 60.0, 900.0
 
 OnReplaced = Callable[[str], None]
 OnPatches = Callable[[Sequence[PatchStatus]], None]
@@ -67,6 +82,9 @@ class ForkserverStarter:
         self._preparing: asyncio.Task[ForkServer | None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._cold_until = 0.0
+        self._cold_seconds = _COLD_AFTER_FAILURE_SECONDS
+        self._slow: ForkServer | None = None
+        """The server whose slow start was logged."""
 
     async def __aenter__(self) -> Self:
         """Launch the server, which prepares itself in the background; log the patches that can't be used."""
@@ -113,7 +131,7 @@ class ForkserverStarter:
         return None
 
     async def _ready_server(self) -> ForkServer | None:
-        """Return a server that takes requests, a new one if necessary; None when that isn't possible."""
+        """Return a server that takes requests, a new one if necessary; None if runs shouldn't wait for one."""
         if (server := self.server) and not server.is_alive:
             if server.is_unresponsive:
                 logger.warning(
@@ -129,30 +147,59 @@ class ForkserverStarter:
         if not (server := self.server):
             return None
         try:
-            async with asyncio.timeout(_READY_LIMIT_SECONDS):
-                patches = await asyncio.shield(server.ready)
+            patches = await self._patches_of(server)
         except (ServerGoneError, TimeoutError) as error:
             self._start_cold(error)
-            self._retire(server, "start_timeout")
+            self._retire(server, "start_timeout" if isinstance(error, TimeoutError) else "exited")
             return None
+        if patches is None:
+            return None
+        self._cold_seconds = _COLD_AFTER_FAILURE_SECONDS
         if not can_fork(patches):
             self._cold_until = float("inf")
             self._retire(server)
             return None
         return server
 
+    async def _patches_of(self, server: ForkServer) -> list[PatchStatus] | None:
+        """Wait until a server is ready and return its patches; None if runs shouldn't wait any longer.
+
+        Raises ServerGoneError if it has exited, and TimeoutError if it makes no progress.
+        """
+        while not server.ready.done():
+            stalled, used = server.stalled_seconds, server.cpu_seconds
+            if stalled >= _STALLED_LIMIT_SECONDS:
+                raise TimeoutError(f"it has used no CPU time for {stalled:.0f} s")
+            waits = stalled < _WAIT_WITHOUT_PROGRESS_SECONDS and used < _WAIT_CPU_SECONDS
+            age = time.monotonic() - server.launched_at
+            if (not waits or age >= _SLOW_SECONDS) and self._slow is not server:
+                self._slow = server
+                logger.warning(
+                    "The fork server starts slowly; it isn't replaced while it makes progress",
+                    runs="wait for it" if waits else "start cold until it is ready",
+                    seconds=round(age, 1),
+                    cpu_seconds=round(used, 1),
+                    short=server.shortage,
+                )
+            if not waits:
+                return None
+            await asyncio.wait({server.ready}, timeout=_POLL_SECONDS)
+        return server.ready.result()
+
     async def _launch(self) -> None:
         try:
-            self.server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
+            server = self.server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
         except OSError as error:
             self._start_cold(error)
         else:
-            self.server.ready.add_done_callback(self._report_patches)
+            server.ready.add_done_callback(lambda ready: self._report_ready(server, ready))
 
-    def _report_patches(self, ready: asyncio.Future[list[PatchStatus]]) -> None:
-        """Log each patch that an unknown function disables, once, and report all patches."""
+    def _report_ready(self, server: ForkServer, ready: asyncio.Future[list[PatchStatus]]) -> None:
+        """Log that a server is ready and each patch that an unknown function disables, once; report all patches."""
         if ready.cancelled() or ready.exception():
             return
+        age, used = time.monotonic() - server.launched_at, server.cpu_seconds
+        logger.info("The fork server is ready", seconds=round(age, 1), cpu_seconds=round(used, 1))
         statuses = ready.result()
         for status in statuses:
             if status.state == "disabled" and not status.lacks and status not in self._patches:
@@ -168,9 +215,10 @@ class ForkserverStarter:
         logger.warning(
             "Runs start cold for a while: the fork server did not get ready",
             error=repr(error),
-            next_attempt_seconds=_COLD_AFTER_FAILURE_SECONDS,
+            next_attempt_seconds=self._cold_seconds,
         )
-        self._cold_until = time.monotonic() + _COLD_AFTER_FAILURE_SECONDS
+        self._cold_until = time.monotonic() + self._cold_seconds
+        self._cold_seconds = min(2 * self._cold_seconds, _LONGEST_COLD_SECONDS)
 
     def _retire(self, server: ForkServer, reason: str = "") -> None:
         """Give a server no further runs, and stop it when its runs have ended; report the reason if there is one."""

@@ -175,13 +175,12 @@ class Startup:
 
     def run(self, programs: dict[str, Path], nodes: int, *, has_controllers: bool = True) -> None:
         """Start everything in empty directories and wait until it is ready; without controllers only the API."""
-        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         self._store.create_directories()
         state = State(free_port(), nodes, {name: str(path) for name, path in programs.items()})
         self._credentials.create()
         self._credentials.write_kubeconfigs(state.port)
         self._launch(state, components.ETCD)
-        server = self._start_api_server(state, deadline)
+        server = self._start_api_server(state)
         if has_controllers:
             self._launch(state, components.KUBELET)
         create_nodes(server, nodes, state.kubelet_port)
@@ -189,16 +188,16 @@ class Startup:
             create_storage_class(server)
             for component in components.CONTROLLERS:
                 self._launch(state, component)
-            self._wait_until_working(state, server, deadline)
+            self._wait_until_working(state, server)
         state.is_ready = True
         self._store.save(state)
 
-    def _start_api_server(self, state: State, deadline: float, attempts: int = PORT_ATTEMPTS) -> ApiClient:
+    def _start_api_server(self, state: State, attempts: int = PORT_ATTEMPTS) -> ApiClient:
         """Start the API server; if another process takes the port first, try another port."""
         self._launch(state, components.API_SERVER)
         server = self._api_server(state)
         try:
-            self._wait(state, server.is_ready, components.API_SERVER, deadline)
+            self._wait(state, server.is_ready, components.API_SERVER)
         except ComponentFailedError as error:
             if attempts == 1 or not any(PORT_TAKEN in line for line in error.log_lines):
                 raise
@@ -207,28 +206,29 @@ class Startup:
         self._report(f"Port {state.port} is in use by another process; trying another port")
         state.port = free_port()
         self._credentials.write_kubeconfigs(state.port)
-        return self._start_api_server(state, deadline, attempts - 1)
+        return self._start_api_server(state, attempts - 1)
 
     def restart(self, state: State, component: str) -> None:
         """Start one component again; an API server is ready when this returns."""
         self._launch(state, component)
         if component == components.API_SERVER:
             alone = replace(state, processes={component: state.processes[component]})  # others may be down on purpose
-            deadline = time.monotonic() + READY_TIMEOUT_SECONDS
-            self._wait(alone, self._api_server(state).is_ready, component, deadline)
+            self._wait(alone, self._api_server(state).is_ready, component)
 
     def _api_server(self, state: State) -> ApiClient:
         return ApiClient(HOST, state.port, self._layout.certificates)
 
-    def _wait_until_working(self, state: State, server: ApiClient, deadline: float) -> None:
+    def _wait_until_working(self, state: State, server: ApiClient) -> None:
         """Wait until the other components work; an error names the one that does not."""
         probe = ProbePod(server)
-        self._wait(state, lambda: has_service_accounts(server), components.CONTROLLER_MANAGER, deadline)
-        self._wait(state, lambda: has_ready_nodes(server, state.nodes), components.KWOK, deadline)
-        self._wait(state, probe.is_running, components.SCHEDULER, deadline)
+        self._wait(state, lambda: has_service_accounts(server), components.CONTROLLER_MANAGER)
+        self._wait(state, lambda: has_ready_nodes(server, state.nodes), components.KWOK)
+        self._wait(state, probe.is_running, components.SCHEDULER)
         probe.remove()
 
-    def _wait(self, state: State, condition: Callable[[], bool], component: str, deadline: float) -> None:
+    def _wait(self, state: State, condition: Callable[[], bool], component: str) -> None:
+        """Wait until a component is ready. Each has its own limit, so slow ones don't use up the time of others."""
+        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         notice = time.monotonic() + NOTICE_SECONDS
 
         def check() -> None:

@@ -109,6 +109,30 @@ async def test_unresponsive_server_gets_no_further_requests_and_its_runs_continu
 
 
 @pytest.mark.usefixtures("short_limits")
+async def test_late_responses_of_server_that_makes_progress_count(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that uses CPU time is slow, not stuck; replacing it would need the same CPU time again."""
+    server, end = pair
+    server.process.kill()
+    await server.process.wait()
+    server.process = await asyncio.create_subprocess_exec("sh", "-c", "while :; do :; done")
+    for name in ("RESPONSE_LIMIT_SECONDS", "REAP_LIMIT_SECONDS"):
+        monkeypatch.setattr(client, name, 0.3)  # the kernel counts hundredths of a second
+    starting = asyncio.create_task(server.start("1", INPUT))
+    await end.request()
+    await asyncio.wait({starting}, timeout=1)
+    assert not starting.done()
+    process = psutil.Popen(SLEEP)
+    descriptor = os.pidfd_open(process.pid)
+    end.respond(descriptor, started="1", pid=process.pid)
+    os.close(descriptor)
+    run = await soon(starting)
+    process.kill()
+    await asyncio.wait({run.ended}, timeout=1)
+    assert server.is_alive
+    end.respond(ended="1", code=-9)
+    assert await soon(run.wait()) == -9
+
+
 async def test_pidfd_reports_end_of_run_without_message_of_server(pair: Pair) -> None:
     run, _ = await started(pair, "1")
     run.terminate()

@@ -4,7 +4,9 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,8 +16,11 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.runs.process import RunSpec
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.warm import client, starter
+from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.client import ForkServer
 from rolecall.runner.warm.starter import ForkserverStarter
+
+FORK = PatchStatus("fork", "in use")
 
 
 @pytest.fixture
@@ -63,6 +68,7 @@ def silent_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path))
     monkeypatch.setattr(client, "SERVER_MODULE", "silent_server")
+    monkeypatch.setattr(starter, "_POLL_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("silent_server")
@@ -81,10 +87,29 @@ async def test_start_can_be_cancelled_during_preparation_without_others(spec: Ru
 
 
 @pytest.mark.usefixtures("silent_server")
-async def test_server_that_does_not_get_ready_is_killed_and_counted(
+async def test_run_starts_cold_and_server_continues_if_it_makes_no_progress(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    monkeypatch.setattr(starter, "_READY_LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(starter, "_WAIT_WITHOUT_PROGRESS_SECONDS", 0.05)
+    replaced: list[str] = []
+    with capture_logs() as logs:
+        async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+            server = forkserver.server
+            monkeypatch.setattr(sys, "executable", interpreter)
+            await assert_starts_cold(forkserver, spec)
+            await assert_starts_cold(forkserver, spec)
+            assert forkserver.server is server
+            assert server
+            assert server.is_alive
+    assert replaced == []
+    assert [line["runs"] for line in logs] == ["start cold until it is ready"]
+
+
+@pytest.mark.usefixtures("silent_server")
+async def test_server_that_makes_no_progress_is_replaced_and_counted(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
+) -> None:
+    monkeypatch.setattr(starter, "_STALLED_LIMIT_SECONDS", 0.05)
     replaced: list[str] = []
     async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
         server = forkserver.server
@@ -93,3 +118,75 @@ async def test_server_that_does_not_get_ready_is_killed_and_counted(
         await assert_starts_cold(forkserver, spec)
         assert await asyncio.wait_for(server.process.wait(), 20) < 0
     assert replaced == ["start_timeout"]
+
+
+@pytest.fixture
+def slow_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every server one that uses CPU time for two seconds, then is ready and rejects the first request."""
+    (tmp_path / "slow_server.py").write_text(
+        "import json, socket, sys, time\n"
+        "control = socket.socket(fileno=int(sys.argv[1]))\n"
+        "end = time.monotonic() + 2\n"
+        "while time.monotonic() < end: pass\n"
+        f"control.send(json.dumps({{'ready': [{list(astuple(FORK))}]}}).encode())\n"
+        "request, *_ = socket.recv_fds(control, 4096, 5)\n"
+        "control.send(json.dumps({'failed': json.loads(request)['start'], 'reason': 'rejected'}).encode())\n"
+        "time.sleep(300)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path))
+    monkeypatch.setattr(client, "SERVER_MODULE", "slow_server")
+    for name in ("_WAIT_WITHOUT_PROGRESS_SECONDS", "_STALLED_LIMIT_SECONDS"):
+        monkeypatch.setattr(starter, name, 1.0)
+    monkeypatch.setattr(starter, "_SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(starter, "_POLL_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("slow_server")
+async def test_server_that_makes_progress_is_awaited_beyond_every_limit(spec: RunSpec) -> None:
+    replaced: list[str] = []
+    with capture_logs() as logs:
+        async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+            with pytest.raises(OSError, match="rejected"):
+                await asyncio.wait_for(forkserver.start(spec), 60)
+    assert replaced == []
+    slow, ready = logs
+    assert slow["runs"] == "wait for it"
+    assert slow["short"].startswith("CPU: ")
+    assert ready["event"] == "The fork server is ready"
+    assert ready["cpu_seconds"] > 0
+
+
+@pytest.mark.usefixtures("slow_server")
+async def test_run_does_not_wait_for_server_that_needs_too_much_cpu_time(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
+) -> None:
+    monkeypatch.setattr(starter, "_WAIT_CPU_SECONDS", 0.1)
+    replaced: list[str] = []
+    async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+        server = forkserver.server
+        monkeypatch.setattr(sys, "executable", interpreter)
+        await assert_starts_cold(forkserver, spec)
+        assert forkserver.server is server
+        assert server
+        await asyncio.wait_for(asyncio.shield(server.ready), 60)
+    assert replaced == []
+
+
+async def test_server_that_exits_again_and_again_is_started_ever_more_rarely(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
+) -> None:
+    async def launch(_contents: Sequence[Path], _growth_limit_bytes: int) -> ForkServer:
+        raise BlockingIOError("no process left")
+
+    now = 0.0
+    monkeypatch.setattr(ForkServer, "launch", launch)
+    with capture_logs() as logs:
+        async with ForkserverStarter() as forkserver:
+            monkeypatch.setattr(sys, "executable", interpreter)
+            monkeypatch.setattr(starter, "time", SimpleNamespace(monotonic=lambda: now))
+            for hour in range(1, 9):
+                now = hour * 3600.0
+                await assert_starts_cold(forkserver, spec)
+    pauses = [line["next_attempt_seconds"] for line in logs]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= 10 * pauses[0]
