@@ -1,8 +1,9 @@
 """The record of a run as it leaves the operator: lines of JSON with all secret values masked.
 
 The lines are a head, the exchanges, the tasks, and an end with a digest of the lines before it, so that a reader
-detects missing or changed lines; docs/reference/record-format.md describes each field. Masking processes the whole text
-after all secret values are known.
+detects missing or changed lines; docs/reference/record-format.md describes each field. Masking processes all lines
+after all secret values are known. It never changes what identifies an object, nor the structure of the record, even if
+a secret value equals a part of it: a record without them can be neither read nor replayed.
 
 Bodies are decoded if they are JSON or YAML, so that people and programs can read them: a content is a mapping with one
 of the keys ``json``, ``lines`` (a watch), ``text``, ``base64``, ``discovery``, and ``omitted``.
@@ -13,7 +14,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -25,7 +25,14 @@ from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.reader import FORMAT, Line, digest_of, time_text, to_line
 from rolecall.runner.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord
-from rolecall.runner.record.secret_values import is_about_secrets, mask_body, mask_query, may_have_secrets
+from rolecall.runner.record.secret_values import (
+    add_words,
+    is_about_secrets,
+    mask_body,
+    mask_copies,
+    mask_query,
+    may_have_secrets,
+)
 
 TOO_LONG: Final = "the body exceeds the limit for one body"
 NO_ROOM: Final = "the bodies of the run exceed the limit for one run"
@@ -38,17 +45,23 @@ _DISCOVERY: Final = re.compile(r"/(api(/v1)?|apis(/[^/?]+(/[^/?]+)?)?|openapi/[^
 """The paths where the API server describes itself, to all clients."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-_BODIES: Final = frozenset({"request", "sent", "answer"})
+_SUCCESSES: Final = range(200, 300)
 _STRUCTURE: Final = frozenset(
     {
         *("type", "format", "started", "time", "task", "job", "verb", "method", "action", "result", "outcome"),
-        "resources",
+        *("ansible-core", "causes", "collections", "content", "place", "resources", "rolecall"),
     }
 )
-"""Fields whose values are words of the format, of Kubernetes, or of Ansible."""
+"""Fields whose values are words of the format, of Kubernetes, of Ansible, or of the operator."""
 
-_RESOURCE: Final = frozenset({"group", "version", "resource", "subresource"})
-"""Fields whose values come from a path: they are words of Kubernetes if the API server serves such a resource."""
+_OF_WATCH: Final = ("group", "version", "kind", "role", "playbook")
+_WORDS: Final = frozenset(
+    {
+        *("api", "apis", "namespaces", "json", "lines", "text", "base64", "discovery", "omitted", "contentType"),
+        *("item", "result", "message", *_OF_WATCH, "vars", "finalizer", "allowVariables", "status"),
+    }
+)
+"""Words of the format and of paths."""
 
 Content = dict[str, Any]
 
@@ -92,20 +105,19 @@ def document_of(
         "resources": [_resource(each) for each in resources],
     }
     exchanges = [texts.exchange(number, kept) for number, kept in enumerate(record.exchanges, 1)]
-    for line in exchanges:  # now that all values are known
-        if "%" in line["path"]:
-            line["path"] = texts.mask.apply_to_path(line["path"])
-    lines = [head, *exchanges, *map(texts.task, record.tasks.values()), texts.end()]
-    plain = "\n".join(map(to_line, lines)).encode(errors="replace").decode()  # half a surrogate pair is not text
-    masked = texts.mask.apply(plain)
-    words = {word for each in resources for word in (each.gvk.group, each.gvk.version, each.plural, *each.subresources)}
-    *before, end = [
-        after if after == text else _with_structure(line, after, texts.mask, words)
-        for line, text, after in zip(lines, plain.split("\n"), masked.split("\n"), strict=True)
-    ]
-    found = [each for each in texts.mask.placeholders if each in masked]
-    last = json.loads(end) | {"masked": found, "digest": digest_of(before)}
-    return Document("".join(f"{line}\n" for line in (*before, to_line(last))), texts.discovery, texts.mask.hides)
+    lines, mask = [head, *exchanges, *map(texts.task, record.tasks.values()), texts.end()], texts.mask
+    plain = [to_line(line).encode(errors="replace").decode() for line in lines]  # half a surrogate pair is not text
+    if any(map(mask.may_be_in, plain)):
+        mask.words |= _WORDS
+        for each in resources:
+            mask.words |= {each.gvk.group, each.gvk.version, each.gvk.kind, each.gvk.api_version, each.plural}
+            mask.words |= each.subresources
+        add_words(mask, [head["object"], lines[-1], *(line.get("answer") for line in exchanges if _is_ok(line))])
+        plain = [_masked(json.loads(text), mask) if mask.may_be_in(text) else text for text in plain]
+    *before, end = plain
+    placeholders = mask.placeholders_in("\n".join(plain))
+    last = to_line(json.loads(end) | {"masked": placeholders, "digest": digest_of(before)})
+    return Document("".join(f"{line}\n" for line in (*before, last)), texts.discovery, mask.hides)
 
 
 def mask_of(record: RunRecord, secrets: Iterable[str]) -> Mask:
@@ -275,32 +287,24 @@ def _as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _with_structure(line: Line, masked_text: str, mask: Mask, words: AbstractSet[str]) -> str:
-    """Return a masked line with the format's own words restored, in case a secret value equals one of them.
-
-    ``words`` are the names of resources and their groups that the API server serves. Masking changes strings and
-    numbers, not their number and order.
-    """
-    try:
-        masked = json.loads(masked_text)
-    except ValueError:
-        line = json.loads(to_line(line).encode(errors="replace"))
-        masked = mask.apply_to(line)
-
-    def restored(name: str, plain: Any, found: Any) -> Any:
-        if name in _STRUCTURE or isinstance(plain, int | float) or (name in _RESOURCE and plain in words):
-            return plain
-        if name in _BODIES:
-            return _with_plain("contentType", plain, found)
-        if name == "items":
-            return [_with_plain("result", *pair) for pair in zip(plain, found, strict=True)]
-        return found
-
-    pairs = zip(line.items(), masked.values(), strict=True)
-    return to_line({name: restored(name, plain, found) for (name, plain), found in pairs})
+def _is_ok(exchange: Line) -> bool:
+    return exchange["status"] in _SUCCESSES
 
 
-def _with_plain(kept: str, plain: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a masked mapping with its own keys, and with its own value for one of them."""
-    pairs = zip(plain.items(), masked.values(), strict=True)
-    return {name: before if name == kept else after for (name, before), after in pairs}
+def _masked(line: Line, mask: Mask) -> str:
+    """Return a line as text with placeholders in place of all values, except in its structure."""
+    changed = {}
+    for name, value in line.items():
+        if name in _STRUCTURE or isinstance(value, int | float) or (name in _RESOURCE_FIELDS and value in mask.words):
+            changed[name] = value
+        elif name == "path":
+            changed[name] = mask.apply_to_path(value)
+        elif name == "query":
+            changed[name] = [[mask.apply_to_query(text) for text in pair] for pair in value]
+        else:
+            changed[name] = mask_copies(mask, value)
+            if name == "watch":
+                changed[name] |= {key: value[key] for key in _OF_WATCH if key in value}
+            for plain, masked in zip(value, changed[name], strict=True) if name == "items" else ():
+                masked["result"] = plain["result"]
+    return to_line(changed)

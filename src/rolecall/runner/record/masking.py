@@ -5,6 +5,8 @@ encoded text. Each form comes with that of a placeholder of equal length, so tha
 Within a record the same value always has the same placeholder; the key that placeholders are derived from is random and
 never stored. Not found are parts, hashes, and other encodings of a value, and values of fewer than ``MIN_ANYWHERE``
 characters inside longer text.
+
+A text is searched once for all values together, so the time grows with its length and not with the number of values.
 """
 
 import base64
@@ -14,10 +16,12 @@ import html
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import quote, unquote
 
 MIN_ANYWHERE: Final = 6
 """Values of this length are replaced wherever they occur."""
@@ -26,19 +30,18 @@ MIN_WHOLE: Final = 3
 """Shorter values are replaced where a whole string is equal to them, but not below this length."""
 
 CUT_MARK: Final = "…"
-_NOTHING: Final[AbstractSet[str]] = frozenset()
 _MIN_FORM: Final = 6
 """Shorter forms in base64 would match unrelated text."""
 
 _ROUNDS: Final = 2
-_MAX_WORDS: Final = 200
 _MAX_IN_URL: Final = 16 << 10
-_BREAK: Final = r"( |\\*(?:\n|\\n) *(?:\\+ )?)"
-"""A space, or what YAML writes instead to break a line: also in double quotes, and with the line end escaped."""
+_BREAK: Final = re.compile(r"(\\*(?:\n|\\n) *(?:\\+ )?)")
+"""What YAML writes instead of a space to break a line: also in double quotes, and with the line end escaped."""
 
 _LINE_WIDTHS: Final = (64, 76)
 """Where OpenSSL, and base64 of coreutils and MIME, break lines."""
 
+_SEPARATORS: Final = re.compile("([/=!,() ]+)")
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 _JSON_ESCAPE: Final = re.compile(r"\\u(?:00([0-9a-f]{2})|([0-9a-f]{4}))")
 
@@ -49,6 +52,9 @@ _MIN_LINE: Final = 8
 _MAX_PARTS: Final = 1000
 _MANY_LINES: Final = 50
 """The lines of a longer value are only found unescaped: searching for each spelling of each would take seconds."""
+
+_MAX_STARTS: Final = 100
+"""Searching a text for the starts of so many forms, one by one, is faster than looking at each position."""
 
 _HARMLESS: Final = frozenset({"default", "false", "kube-public", "kube-system", "localhost", "null", "true"})
 _ALPHABETS: Final = (
@@ -62,32 +68,97 @@ _ALPHABETS: Final = (
 _ASCII: Final = bytes(ord(_ALPHABETS[0][1][number % len(_ALPHABETS[0][1])]) for number in range(256))
 
 
+class _Forms:
+    """Strings that are searched for in one pass: each is looked up where its first characters occur."""
+
+    def __init__(self, replacements: Mapping[str, str]) -> None:
+        self._replacements = replacements
+        self._width = min(map(len, replacements), default=0)
+        lengths: dict[str, set[int]] = {}
+        for form in replacements:
+            lengths.setdefault(form[: self._width], set()).add(len(form))
+        self._lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
+
+    def found(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield the longest form at each position where one starts, with the position."""
+        width, lengths, replacements = self._width, self._lengths, self._replacements
+        if len(lengths) <= _MAX_STARTS and not any(start in text for start in lengths):
+            return
+        for start in [at for at in range(len(text) - width + 1) if text[at : at + width] in lengths]:
+            forms = (text[start : start + length] for length in lengths[text[start : start + width]])
+            if form := next((form for form in forms if form in replacements), None):
+                yield start, form
+
+    def replaced(self, text: str, word: str | None = None) -> str:
+        """Return a text with the replacements, or the word, in place of all forms, including overlapping ones."""
+        parts: list[str] = []
+        last, end = "", 0
+        for start, form in self.found(text):
+            rest = start + len(form) - end
+            if start >= end:
+                parts += [text[end:start], self._replacements[form] if word is None else word]
+            elif rest > 0 and form != last:
+                parts.append(self._replacements[form][-rest:] if word is None else "")
+            else:
+                continue
+            last, end = form, start + len(form)
+        return "".join((*parts, text[end:])) if parts else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The forms of all values, those that may be broken at spaces, short values, and how forms start in JSON."""
+
+    forms: _Forms
+    broken: _Forms | None
+    short: Mapping[str, str]
+    """The values that are replaced where they are a whole text, but not where that is a key."""
+    starts: frozenset[str]
+    masked: dict[str, str] = field(default_factory=dict)
+    """Texts that were searched: most are keys and values that occur many times."""
+
+    def with_placeholders(self, text: str) -> str:
+        """Return a text with placeholders in place of all forms."""
+        text = self.forms.replaced(text)
+        if self.broken is None or len(pieces := _BREAK.split(text)) == 1:
+            return text
+        joined, parts, start = self.broken.replaced(" ".join(pieces[::2])), [], 0
+        for piece, gap in zip(pieces[::2], (*pieces[1::2], ""), strict=True):
+            parts += [joined[start : start + len(piece)], gap]
+            start += len(piece) + 1
+        return "".join(parts)
+
+
 class Mask:
-    """The secret values of one record and their placeholders."""
+    """The secret values of one record and their placeholders.
+
+    ``words`` are strings that identify objects or fields: they are no secrets where they do so, even if they equal one.
+    """
 
     def __init__(self) -> None:
+        self.words: set[str] = set()
         self._key = secrets.token_bytes(32)
         self._texts: dict[str, str] = {}
         self._in_base64: dict[str, str] = {}
         self._binary: dict[bytes, bytes] = {}
         self._plain_only: set[str] = set()
-        self._known_forms: dict[Callable[[str], str], dict[str, str]] = {}
+        self._known: _Known | None = None
+        self._sorted_values: list[str] | None = None
 
-    @property
-    def placeholders(self) -> list[str]:
-        """The placeholders that the text may contain."""
-        return sorted(self._texts.values())
+    def placeholders_in(self, text: str) -> list[str]:
+        """Return the placeholders that a text contains."""
+        return sorted({form for _, form in _Forms(dict.fromkeys(self._texts.values(), "")).found(text)})
 
     def add(self, value: str) -> str:
         """Record a secret value, its lines, and the strings in it if it is JSON; return its placeholder."""
         if value in self._plain_only:
             self._plain_only.remove(value)
-            self._known_forms.clear()
+            self._known = None
         parts = dict.fromkeys(_parts(value))
         for part in (value, *parts):
             if part not in self._texts and len(part) >= MIN_WHOLE and part.lower() not in _HARMLESS:
                 self._texts[part] = self._placeholder(part)
-                self._known_forms.clear()
+                self._known = self._sorted_values = None
                 if part != value and len(parts) > _MANY_LINES:
                     self._plain_only.add(part)
         return self._texts.get(value) or self._placeholder(value)
@@ -103,7 +174,7 @@ class Mask:
         except UnicodeDecodeError:
             placeholder = self._placeholder("x" * len(value), value).encode()
             self._binary[value] = placeholder
-            self._known_forms.clear()
+            self._known = None
             return placeholder
 
     def add_base64(self, text: str) -> str:
@@ -116,100 +187,93 @@ class Mask:
         encoded = _encoded(self.add_bytes(value))
         if value in self._binary or value.decode(errors="replace") in self._texts:
             self._in_base64[text] = encoded
+            self._known = self._sorted_values = None
         return encoded
 
     def without_cut_value(self, text: str) -> str:
         """Return a text that was cut, without the start of a secret value at its end."""
         if not text.endswith(CUT_MARK):
             return text
-        body = text.removesuffix(CUT_MARK)
-        values = (*self._texts, *self._in_base64)
-        lengths = (_overlap(body, form) for value in values for form in (value, _in_json(value)))
-        return body[: len(body) - max(lengths, default=0)] + CUT_MARK
+        if self._sorted_values is None:
+            values = (*self._texts, *self._in_base64)
+            self._sorted_values = sorted({form for value in values for form in (value, _in_json(value))})
+        body, known = text.removesuffix(CUT_MARK), self._sorted_values
+        for start in range(len(body) - MIN_WHOLE + 1):
+            index = bisect_left(known, body[start:])
+            if index < len(known) and known[index].startswith(body[start:]):
+                return body[:start] + CUT_MARK
+        return text
 
-    def apply(self, text: str) -> str:
-        """Return lines of JSON (not escaped to ASCII, without spaces) with placeholders in place of all values.
-
-        This is fast, and may break a line: a value may start with the end of an escape sequence. See ``apply_to``.
-        """
-        text = self._replaced(text, _in_json)
-        short = {_in_json(value): placeholder for value, placeholder in self._short.items()}
-        if not short:
-            return text
-        pattern = re.compile(f'"({"|".join(map(re.escape, short))})"(?!:)')
-        return pattern.sub(lambda match: f'"{short[match[1]]}"', text)
+    def may_be_in(self, line: str) -> bool:
+        """Return whether a line of JSON (not escaped to ASCII) has to be masked; fast if there are few values."""
+        known = self._all()
+        is_simple = not known.short and known.broken is None and len(known.starts) <= _MAX_STARTS
+        return not is_simple or any(start in line for start in known.starts)
 
     def apply_to(self, value: Any) -> Any:
-        """Return a JSON value with placeholders in place of all values, in each string, key, and number of it."""
-        short = self._short
+        """Return a string or a number, or its placeholder; a string may also contain values."""
+        if isinstance(value, str):
+            return self._all().short.get(value) or self.apply_to_key(value)
+        text = json.dumps(value)
+        return (self._texts.get(text) if len(text) >= MIN_ANYWHERE else None) or value
 
-        def changed(scalar: str | float) -> Any:
-            if isinstance(scalar, str):
-                return short.get(scalar) or self._replaced(scalar, str)
-            text = json.dumps(scalar)
-            return (self._texts.get(text) if len(text) >= MIN_ANYWHERE else None) or scalar
-
-        return map_scalars(value, changed, with_keys=True)
+    def apply_to_key(self, text: str) -> str:
+        """Return a text with placeholders in place of all values, except values that are too short for a part."""
+        known = self._all()
+        found = known.masked.get(text)
+        if found is None:
+            found = known.masked[text] = known.with_placeholders(text)
+        return found
 
     def apply_to_path(self, path: str) -> str:
         """Return the path of a URL with placeholders in place of values, regardless of its escaped characters."""
-        plain = unquote(path)
-        masked = self._replaced(plain, str)
-        return path if masked == plain else quote(masked)
+
+        def masked(text: str) -> str:
+            plain = unquote(text)
+            changed = self.apply_to_key(plain)
+            return text if changed == plain else quote(changed)
+
+        return self._around_words(path, masked)
+
+    def apply_to_query(self, text: str) -> str:
+        """Return a name or value in a query, such as a selector, with placeholders in place of values."""
+        return self._around_words(text, self.apply_to_key)
+
+    def _around_words(self, text: str, masked: Callable[[str], str]) -> str:
+        runs = groupby(_SEPARATORS.split(text), self.words.__contains__)
+        return "".join("".join(run) if is_word else masked("".join(run)) for is_word, run in runs)
 
     def hides(self, text: str) -> bool:
-        """Return whether a text is a secret value or contains one."""
-        return text in self._texts or text in self._in_base64 or self._replaced(text, str) != text
+        """Return whether a text is a secret value or contains one, and isn't a word."""
+        is_value = text in self._texts or text in self._in_base64 or self.apply_to_key(text) != text
+        return is_value and text not in self.words
 
     def redactor(self, word: str) -> Callable[[str], str]:
         """Return a function that replaces each currently known value in a text with the same word."""
-        forms = sorted(self._forms(str), key=len, reverse=True)
-        short = self._short
+        known = self._all()
+        return lambda text: word if text in known.short else known.forms.replaced(text, word)
 
-        def redact(text: str) -> str:
-            if text in short:
-                return word
-            for form in forms:
-                if form in text:
-                    text = text.replace(form, word)
-            return text
-
-        return redact
-
-    def _replaced(self, text: str, escape: Callable[[str], str]) -> str:
-        """Replace the longest forms first: one may contain another. ``escape`` was applied to all of the text."""
-        for form, placeholder in self._forms(escape).items():
-            if form in text:
-                text = text.replace(form, placeholder)
-        for value, placeholder in self._texts.items():
-            if " " in value and len(value) >= MIN_ANYWHERE and value not in self._plain_only:
-                text = _without_broken(text, value, placeholder, escape)
-        return text
-
-    def _forms(self, escape: Callable[[str], str]) -> dict[str, str]:
-        """Return the forms of all values, the longest first, with their replacements."""
-        found = self._known_forms.get(escape)
-        if found is None:
+    def _all(self) -> "_Known":
+        """Return the forms of all values that are known by now."""
+        if self._known is None:
             forms: dict[str, str] = {}
             contents: list[tuple[bytes, bytes]] = []
             for value, placeholder in self._texts.items():
                 if len(value) >= MIN_ANYWHERE:
                     is_plain = value in self._plain_only
-                    forms |= dict.fromkeys(map(escape, (value,) if is_plain else _escaped(value)), placeholder)
+                    forms |= dict.fromkeys((value,) if is_plain else _escaped(value), placeholder)
                     contents += [] if is_plain else [(value.encode(errors="surrogatepass"), placeholder.encode())]
+            spaced = ((form.strip(), text) for form, text in forms.items() if " " in form.strip())
+            broken = {form: text.ljust(len(form), "x")[: len(form)] for form, text in spaced}
             for content, replacement in (*contents, *self._binary.items()):
                 forms |= dict(_in_base64(content, replacement))
                 for form, whole in _in_broken_base64(content, replacement):
-                    forms |= dict.fromkeys(map(escape, _escaped(form)), whole)
-            found = {form: forms[form] for form in sorted(forms, key=len, reverse=True)}
-            self._known_forms[escape] = found
-        return found
-
-    @property
-    def _short(self) -> dict[str, str]:
-        """The values that are replaced where they are a whole text, but not where that is a key."""
-        encoded = {text: found for text, found in self._in_base64.items() if len(text) <= _MAX_SHORT_BASE64}
-        return encoded | {value: each for value, each in self._texts.items() if len(value) < MIN_ANYWHERE}
+                    forms |= dict.fromkeys(_escaped(form), whole)
+            short = {text: found for text, found in self._in_base64.items() if len(text) <= _MAX_SHORT_BASE64}
+            short |= {value: each for value, each in self._texts.items() if len(value) < MIN_ANYWHERE}
+            starts = frozenset(_in_json(form)[:MIN_ANYWHERE] for form in forms)
+            self._known = _Known(_Forms(forms), _Forms(broken) if broken else None, short, starts)
+        return self._known
 
     def _placeholder(self, value: str, source: bytes | None = None) -> str:
         """Return random characters, each of as many bytes in UTF-8 as that of the value; equal for an equal source."""
@@ -222,22 +286,6 @@ class Mask:
             alphabet = next(letters for highest, letters in _ALPHABETS if ord(character) <= highest)
             found.append(alphabet[int.from_bytes(stream[2 * index : 2 * index + 2]) % len(alphabet)])
         return "".join(found)
-
-
-def map_scalars(
-    value: Any, change: Callable[[str | float], Any], *, kept: AbstractSet[str] = _NOTHING, with_keys: bool = False
-) -> Any:
-    """Return a JSON value with each string and number in it changed, except below the keys ``kept``."""
-
-    def inside(inner: Any) -> Any:
-        return map_scalars(inner, change, kept=kept, with_keys=with_keys)
-
-    if isinstance(value, dict):
-        values = {key: inner if key in kept else inside(inner) for key, inner in value.items()}
-        return {change(key): inner for key, inner in values.items()} if with_keys else values
-    if isinstance(value, list | tuple):
-        return [inside(inner) for inner in value]
-    return change(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else value
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -269,12 +317,6 @@ def _parts(value: str) -> Iterator[str]:
             return
 
 
-def _overlap(text: str, value: str) -> int:
-    """Return how many characters at the start of the value, but not the whole value, are at the end of the text."""
-    longest = min(len(text), len(value) - 1)
-    return next((count for count in range(longest, MIN_WHOLE - 1, -1) if text.endswith(value[:count])), 0)
-
-
 def _in_json(text: str) -> str:
     """Return a text as it is between the quotes of a JSON string that isn't escaped to ASCII."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
@@ -302,7 +344,8 @@ def _once_escaped(text: str) -> Iterator[str]:
     yield html.escape(text, quote=False)
     if len(text) > _MAX_IN_URL:
         return
-    for encoded in (quote(text, safe="", errors="replace"), quote_plus(text, errors="replace")):
+    quoted = quote(text, safe="", errors="replace")
+    for encoded in (quoted, quoted.replace("%20", "+")):
         yield encoded
         yield _PERCENT.sub(lambda match: match[0].lower(), encoded)
 
@@ -336,21 +379,3 @@ def _core(value: bytes, offset: int) -> str:
     encoded = _encoded(bytes(offset) + value).rstrip("=")
     rest = (offset + len(value)) % 3
     return encoded[offset + 1 if offset else 0 : len(encoded) - (1 if rest else 0)]
-
-
-def _without_broken(text: str, value: str, placeholder: str, escape: Callable[[str], str]) -> str:
-    """Replace a value of one line that is broken at its spaces; ``escape`` was applied to all of the text."""
-    words = value.strip().split(" ")
-    if not 1 < len(words) <= _MAX_WORDS or "\n" in value or escape(words[0]) not in text:
-        return text
-    start = value.index(words[0])
-    parts = []
-    for word in words:
-        parts.append(placeholder[start : start + len(word)])
-        start += len(word) + 1
-    pattern = _BREAK.join(re.escape(escape(word)) for word in words)
-
-    def replaced(match: re.Match[str]) -> str:
-        return "".join(part + gap for part, gap in zip(parts, (*match.groups(), ""), strict=True))
-
-    return re.sub(pattern, replaced, text)

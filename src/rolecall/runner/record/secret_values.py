@@ -8,14 +8,15 @@ Masking in place also covers short values; ``Mask.apply`` masks the text of the 
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.record.masking import MIN_ANYWHERE, Mask, map_scalars, texts_in
+from rolecall.runner.record.masking import MIN_ANYWHERE, Mask, texts_in
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KNOWN_DOMAINS: Final = ("kubernetes.io", "k8s.io", "helm.sh", "operator-sdk")
@@ -45,13 +46,20 @@ _HARMLESS_PARAMETERS: Final = frozenset(
 )
 """The query parameters that a task with ``no_log`` shows. They don't include the command of an exec."""
 
-IDENTIFYING: Final = frozenset(
-    {
-        *("apiVersion", "kind", "labels", "managedFields", "matchLabels", "name", "namespace", "op", "ownerReferences"),
-        *("path", "phase", "protocol", "resourceVersion", "selector", "type", "uid"),
-    }
+_NAMES: Final = frozenset(
+    {"apiGroup", "apiVersion", "contentType", "group", "kind", "name", "namespace", "resourceVersion", "uid"}
 )
+"""The fields that name objects and kinds."""
+
+IDENTIFYING: Final = _NAMES | {
+    *("finalizers", "labels", "managedFields", "matchLabels", "op", "ownerReferences", "path", "phase", "protocol"),
+    *("selector", "type"),
+}
 """The fields that a task with ``no_log`` shows: without them its requests couldn't be identified."""
+
+_OF_CONDITIONS: Final = frozenset({"reason", "status", "type"})
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_FIELD: Final = re.compile("[A-Za-z]+")
 
 _CONTAINERS: Final = frozenset({"items", "object", "rows"})
 """The keys where lists, watch events, and tables have their objects."""
@@ -99,7 +107,109 @@ def _sensitive_values(value: Any, *, is_secret: bool = False) -> Iterator[str]:
 def mask_body(mask: Mask, body: Any, info: RequestInfo, *, is_hidden: bool) -> Any:
     """Return a decoded body with its secret values masked; ``is_hidden`` for a body of a task with ``no_log``."""
     body = _mask(mask, body, is_secret=is_about_secrets(info))
-    return _mask_hidden(mask, body) if is_hidden else body
+    is_status = isinstance(body, dict) and body.get("kind") == "Status"
+    return _mask_hidden(mask, body) if is_hidden and (is_status or not is_about_secrets(info)) else body
+
+
+def add_words(mask: Mask, obj: Any) -> None:
+    """Add the names, kinds, times, and conditions in an object to the words of a mask, and the names of its fields."""
+
+    def named(scalar: str | float, place: "_Place") -> str | float:
+        if place is _Place.NAME:
+            mask.words.add(str(scalar))
+        return scalar
+
+    def field(key: str, place: "_Place") -> str:
+        if place is _Place.VALUE and _FIELD.fullmatch(key):
+            mask.words.add(key)
+        return key
+
+    _walk(obj, named, field)
+
+
+def mask_copies(mask: Mask, value: Any) -> Any:
+    """Return a JSON value with placeholders in place of all values that the mask knows, except its words."""
+
+    def copied(scalar: str | float, place: "_Place") -> Any:
+        is_shown = place in (_Place.NAME, _Place.SHOWN)
+        return scalar if is_shown and scalar in mask.words else mask.apply_to(scalar)
+
+    def renamed(key: str, _: "_Place") -> str:
+        return key if key in mask.words or _is_known_annotation(key) else mask.apply_to_key(key)
+
+    return _walk(value, copied, renamed)
+
+
+class _Place(Enum):
+    """What a scalar is: content of an object, an annotation, a name, another field that is shown, or anything else."""
+
+    CONTENT, ANNOTATION, NAME, SHOWN, VALUE = range(5)
+
+
+_OPAQUE: Final = {
+    **dict.fromkeys(("binaryData", "data", "stringData"), _Place.CONTENT),
+    "annotations": _Place.ANNOTATION,
+    **dict.fromkeys(("finalizers", "labels", "managedFields", "matchLabels", "selector"), _Place.SHOWN),
+}
+"""The fields below which everything has the same place, whatever its key."""
+
+
+def _walk(
+    value: Any,
+    change: Callable[[str | float, _Place], Any],
+    rename: Callable[[str, _Place], str] = lambda key, _: key,
+    place: _Place = _Place.VALUE,
+) -> Any:
+    """Return a JSON value with each string, number, and key changed; a last-applied object is decoded."""
+    if isinstance(value, list | tuple):
+        return [_walk(inner, change, rename, place) for inner in value]
+    if not isinstance(value, dict):
+        return change(value, place) if isinstance(value, str | int | float) and not isinstance(value, bool) else value
+    changed = {}
+    for key, inner in value.items():
+        applied = _decoded(inner) if key == LAST_APPLIED else None
+        if applied is None:
+            found = _walk(inner, change, rename, _place(key, inner, value, place))
+        else:
+            found = _encoded(_walk(applied, change, rename))
+        changed[rename(key, place)] = found
+    return changed
+
+
+def _place(key: str, inner: Any, around: Mapping[str, Any], above: _Place) -> _Place:
+    """Return the place of a field; ``above`` is that of the object around it."""
+    if above is _Place.ANNOTATION:
+        return _Place.SHOWN if _is_known_annotation(key) else _Place.CONTENT
+    if above is not _Place.VALUE:
+        return above
+    if key in _OPAQUE or isinstance(inner, dict | list):
+        is_operation = key == "value" and "op" in around
+        return _OPAQUE.get(key, _Place.CONTENT if is_operation else _Place.VALUE)
+    is_name = key in _NAMES or (key == "type" and "object" in around)  # the latter in an event of a watch
+    if key in _OF_CONDITIONS:
+        is_name |= around.get("kind") in ("Event", "Status") or {"type", "status"} <= around.keys()
+    elif isinstance(inner, str) and _TIME.fullmatch(inner):
+        is_name |= key.lower().endswith(("time", "timestamp"))
+    if is_name:
+        return _Place.NAME
+    return _Place.SHOWN if key in IDENTIFYING else _Place.VALUE
+
+
+def _is_known_annotation(name: str) -> bool:
+    domain = name.partition("/")[0] if "/" in name else ""
+    return any(f".{domain}".endswith(f".{known}") for known in _KNOWN_DOMAINS)
+
+
+def _decoded(text: Any) -> Any:
+    """Return the object in a last-applied annotation, None if it isn't one."""
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _encoded(applied: Any) -> str:
+    return json.dumps(applied, ensure_ascii=False, separators=(",", ":"))
 
 
 def mask_query(mask: Mask, query: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -110,18 +220,24 @@ def mask_query(mask: Mask, query: Iterable[tuple[str, str]]) -> list[tuple[str, 
 def _mask_hidden(mask: Mask, value: Any) -> Any:
     """Mask each string and long number that doesn't identify an object. Short strings are only masked in place."""
 
-    def masked(scalar: str | float) -> str | float:
+    def masked(scalar: str | float, place: _Place) -> str | float:
         text = _text_of(scalar)
+        if place in (_Place.NAME, _Place.SHOWN):
+            return scalar
         if len(text) >= MIN_ANYWHERE:
             return mask.add(text)
         return mask.add_here(text) if isinstance(scalar, str) else scalar
 
-    return map_scalars(value, masked, kept=IDENTIFYING)
+    def field(key: str, _: _Place) -> str:
+        mask.words.add(key)
+        return key
+
+    return _walk(value, masked, field)
 
 
 def _mask_all(mask: Mask, value: Any) -> Any:
     """Mask each string and number; a number becomes a string."""
-    return map_scalars(value, lambda scalar: mask.add(_text_of(scalar)))
+    return _walk(value, lambda scalar, _: mask.add(_text_of(scalar)), place=_Place.CONTENT)
 
 
 def _text_of(scalar: str | float) -> str:
@@ -154,7 +270,8 @@ def _mask_secret(mask: Mask, secret: RawObject) -> RawObject:
     changed: RawObject = {}
     for key, value in secret.items():
         if key == "data":
-            changed[key] = map_scalars(value, lambda scalar: mask.add_base64(_text_of(scalar)))
+            mask.words |= value.keys() if isinstance(value, dict) else set()
+            changed[key] = _walk(value, lambda scalar, _: mask.add_base64(_text_of(scalar)), place=_Place.CONTENT)
         else:
             changed[key] = value if key in harmless else _mask_all(mask, value)
     if isinstance(changed.get("data"), dict) and metadata_of(secret).get("namespace"):
@@ -176,15 +293,10 @@ def _mask_metadata(mask: Mask, metadata: Any) -> Any:
 
 
 def _mask_annotation(mask: Mask, name: str, value: Any) -> Any:
-    if name == LAST_APPLIED and isinstance(value, str):
-        try:
-            applied = _mask(mask, json.loads(value), is_secret=True)
-        except (ValueError, RecursionError):
-            return mask.add(value)
-        return json.dumps(applied, ensure_ascii=False, separators=(",", ":"))
-    domain = name.partition("/")[0] if "/" in name else ""
-    is_known = any(f".{domain}".endswith(f".{known}") for known in _KNOWN_DOMAINS)
-    return value if is_known else _mask_all(mask, value)
+    if name == LAST_APPLIED:
+        applied = _decoded(value)
+        return _mask_all(mask, value) if applied is None else _encoded(_mask(mask, applied, is_secret=True))
+    return value if _is_known_annotation(name) else _mask_all(mask, value)
 
 
 def _mask_operation(mask: Mask, operation: Any) -> Any:

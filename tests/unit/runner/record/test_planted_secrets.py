@@ -293,7 +293,8 @@ async def test_secret_equal_to_a_word_of_the_format_does_not_break_the_record(
         "changed",
         "changed",
     )
-    assert "namespace" not in capsys.readouterr().out
+    assert record.exchanges[1]["path"] == CONFIG_MAPS
+    assert "a: namespace" not in capsys.readouterr().out
 
 
 async def test_secret_starting_with_the_end_of_an_escape_sequence_does_not_break_the_record(
@@ -478,6 +479,22 @@ async def test_secret_of_many_lines_does_not_delay_a_record(recorded: Recorded, 
     started = time.process_time()
     recorded.ended()
     assert time.process_time() - started < 3.0
+
+
+async def test_many_secrets_do_not_delay_a_record(recorded: Recorded, api_server: ApiServer) -> None:
+    """The text is searched once, not once for each form of each line of each certificate and key."""
+
+    def lines(kind: str, number: int, count: int) -> str:
+        body = (encoded(f"planted {kind} {number:03} {line:03} {'x' * 24}") for line in range(count))
+        return "\n".join((f"-----BEGIN {kind}-----", *body, f"-----END {kind}-----", ""))
+
+    pairs = [{"tls.crt": lines("CERTIFICATE", each, 17), "tls.key": lines("KEY", each, 25)} for each in range(80)]
+    api_server.respond("GET", SECRETS, {"kind": "SecretList", "items": [secret(**pair) for pair in pairs]})
+    await recorded.send("GET", SECRETS)
+    started = time.process_time()
+    document = recorded.ended()
+    assert time.process_time() - started < 6.0
+    assert_hidden(document)
 
 
 async def test_reference_to_a_secret_is_shown(recorded: Recorded) -> None:
