@@ -41,6 +41,7 @@ class Run:
     async def process(self, *command: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """Start a command with the run's environment; kill it at the end."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig")}
+        environment["K8S_AUTH_KUBECONFIG"] = environment["KUBECONFIG"]
         process = await asyncio.create_subprocess_exec(
             *command,
             env=environment | self.credentials.environment({}) | variables,

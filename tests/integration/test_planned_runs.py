@@ -358,8 +358,9 @@ async def test_defaults_of_modules_are_looked_at_too(warm: Planner) -> None:
 
 
 async def test_a_kubernetes_task_reaches_the_address_that_the_run_was_given(warm: Planner) -> None:
-    tasks = "- {name: Ask, kubernetes.core.k8s_info: {kind: Pod, host: \"{{ lookup('env', 'K8S_AUTH_HOST') }}\"}}"
-    planned = await warm.role(tasks, K8S_AUTH_HOST="http://127.0.0.1:1", K8S_AUTH_API_KEY="key")
+    arguments = "{kind: Pod, host: \"{{ lookup('env', 'ROLECALL_PROXY_URL') }}\", api_key: key}"
+    tasks = f"- {{name: Ask, kubernetes.core.k8s_info: {arguments}}}"
+    planned = await warm.role(tasks, ROLECALL_PROXY_URL="http://127.0.0.1:1")
     assert "127.0.0.1" in planned.summary.message
     assert (planned.outcome.withheld, planned.outcome.ended) == ((), None)
 

@@ -112,11 +112,11 @@ SHOW_THE_WAY = """
   ansible.builtin.set_stats:
     aggregate: false
     data:
-      host: "{{ lookup('env', 'K8S_AUTH_HOST') }}"
+      others: "{{ query('env', 'K8S_AUTH_HOST', 'K8S_AUTH_API_KEY') | select | length }}"
       server: "{{ (lookup('file', lookup('env', 'KUBECONFIG')) | from_json).clusters[0].cluster.server }}"
       unproxied: "{{ lookup('env', 'NO_PROXY') }}"
 """
-SHOWN = "status: {host: $.stats.host, server: $.stats.server, unproxied: $.stats.unproxied}"
+SHOWN = "status: {others: $.stats.others, server: $.stats.server, unproxied: $.stats.unproxied}"
 
 
 async def test_runs_are_sent_to_the_port_that_the_operator_was_given(world: World, thing_operator: Operator) -> None:
@@ -131,6 +131,6 @@ async def test_runs_are_sent_to_the_port_that_the_operator_was_given(world: Worl
     await world.create(MANIFEST)
     thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
     url = f"http://127.0.0.1:{port}"
-    assert {name: thing["status"][name] for name in ("host", "server")} == {"host": url, "server": url}
+    assert {name: thing["status"][name] for name in ("others", "server")} == {"others": 0, "server": url}
     assert set(thing["status"]["unproxied"].split(",")) == {"127.0.0.1", "localhost", "elsewhere.example"}
     assert thing_operator.messages("Proxy started", url=url)

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import re
 import socketserver
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -132,3 +133,25 @@ async def test_logs_are_followed_until_the_run_ends(run: Run, kubelet: Kubelet, 
         await reading
         await run.proxy.revoke(run.spec)
         await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
+
+
+PYTHON_CLIENT = """
+import sys
+from kubernetes import client, config
+from kubernetes.stream import portforward, stream
+
+config.load_kube_config()
+api, namespace = client.CoreV1Api(), sys.argv[1]
+words = ["sh", "-c", "echo executed"]
+print(stream(api.connect_get_namespaced_pod_exec, "web", namespace, command=words, stdout=True, stderr=True), end="")
+forwarded = portforward(api.connect_get_namespaced_pod_portforward, "web", namespace, ports="80").socket(80)
+forwarded.sendall(b"hello\\n")
+print(forwarded.recv(100).decode(), end="")
+"""
+
+
+@pytest.mark.usefixtures("kubelet")
+async def test_python_client_with_the_kubeconfig_of_a_run_executes_and_forwards(run: Run) -> None:
+    """It opens a tunnel without credentials, and sends its token inside."""
+    code, output = await run.command(sys.executable, "-c", PYTHON_CLIENT, run.world.namespace)
+    assert (code, output) == (0, "executed\nhello\nhello\n")

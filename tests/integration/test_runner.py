@@ -275,15 +275,15 @@ async def test_a_secret_reaches_the_play_and_no_file(bench: Bench, monkeypatch: 
     monkeypatch.delenv("ANSIBLE_GATHERING")
     role = bench.role("""
         - name: See it
-          ansible.builtin.assert: {that: "lookup('env', 'K8S_AUTH_API_KEY') | length == length"}
+          ansible.builtin.assert: {that: "lookup('env', 'ROLECALL_RUN_SECRET') | length == length"}
         - name: Tell it
-          ansible.builtin.debug: {msg: "{{ ansible_env.K8S_AUTH_API_KEY }}"}
+          ansible.builtin.debug: {msg: "{{ ansible_env.ROLECALL_RUN_SECRET }}"}
         - name: Tell it by a command
           ansible.builtin.command: env
     """)
     job = replace(
         bench.job(role, Inputs({"length": len(SECRET)})),
-        environment=RunEnvironment(secrets={"K8S_AUTH_API_KEY": SECRET}),
+        environment=RunEnvironment(secrets={"ROLECALL_RUN_SECRET": SECRET}),
         verbosity=4,
     )
     summary = await bench.runner.run(job, bench.events.append)

@@ -371,6 +371,9 @@ class ProxyCredentials:
     """The credentials of one run, valid until the run is revoked.
 
     ``url`` is the same for all runs; ``namespace`` is the primary's namespace, empty for a cluster-scoped primary.
+
+    Clients find the API server only by the kubeconfig, as with the Go runner: variables such as ``K8S_AUTH_HOST`` would
+    override the ``kubeconfig`` of a task, and its work for another cluster would happen in this one.
     """
 
     url: str
@@ -383,7 +386,7 @@ class ProxyCredentials:
         ``NO_PROXY`` is among them only if the inherited environment configures a proxy: roles copy these variables into
         the objects that they create.
         """
-        variables = {"K8S_AUTH_HOST": self.url, "K8S_AUTH_API_KEY": self.secret}
+        variables: dict[str, str] = {}
         if not any(inherited.get(name) for name in _PROXY):
             return variables
         for name in _NO_PROXY:  # a client takes the first of the two that is set

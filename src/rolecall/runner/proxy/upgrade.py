@@ -8,7 +8,8 @@ inspected, but the proxy selects the version whose errors have an HTTP status, s
 client-go opens CONNECT tunnels for exec and port-forward because it uses the proxy as an HTTP proxy: it asks for a
 connection to the server behind the HTTP proxy. That server is the proxy itself, so the proxy continues to serve HTTP on
 the same connection. Requests inside the tunnel carry no secret; they belong to the run that opened the tunnel, until it
-is revoked. Any other destination is rejected.
+is revoked. Any other destination is rejected. The Python client opens its tunnels without a secret: such a tunnel gives
+no access, and each request inside it needs the secret, which the Python client sends there.
 """
 
 import asyncio
@@ -230,8 +231,8 @@ class ConnectTunnels:
         caller = None if request.transport is None else self._callers.get(request.transport)
         return None if caller is None or caller.session.is_revoked else caller
 
-    async def serve(self, request: web.BaseRequest, caller: Caller, server: web.Server) -> web.StreamResponse:
-        """Serve a tunnel until it is closed or the run is revoked."""
+    async def serve(self, request: web.BaseRequest, caller: Caller | None, server: web.Server) -> web.StreamResponse:
+        """Serve a tunnel until it is closed or the run is revoked; ``caller`` is None if it was opened anonymously."""
         transport = request.transport
         if transport is None:
             raise ConnectionResetError("the run has closed its connection")
@@ -240,7 +241,8 @@ class ConnectTunnels:
         if host not in {own_host, "localhost"} or port != str(own_port):
             message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
             return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
-        self._callers[transport] = caller
+        if caller is not None:
+            self._callers[transport] = caller
         try:
             transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             protocol = _TunnelProtocol(server(), transport.get_protocol())
@@ -248,6 +250,6 @@ class ConnectTunnels:
             protocol.connection_made(transport)
             await asyncio.get_running_loop().create_future()
         finally:
-            del self._callers[transport]
+            self._callers.pop(transport, None)
             transport.close()
         return HijackedResponse()

@@ -31,7 +31,7 @@ from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import Exchange, SessionSpec
 from rolecall.runner.reads.read_sets import ReadSets
-from rolecall.runner.runs.discovery_image import encode, mark_changed
+from rolecall.runner.runs.discovery_image import PROXY_VARIABLE, encode, mark_changed
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import write_private
 from rolecall.system.logs import get_logger
@@ -46,8 +46,10 @@ _SHARE_SECONDS: Final = 1.0
 _DEFINING_GROUPS: Final = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 """A write to one of these groups may change the served resources."""
 
+SECRET_VARIABLE: Final = "ROLECALL_RUN_SECRET"  # noqa: S105 - a name
+"""The secret of a run for rolecall's own code, such as the callback plugin; clients find it in the kubeconfig."""
+
 _ALL_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-_SECRET_VARIABLES: Final = frozenset({"K8S_AUTH_API_KEY"})
 
 
 class MemoryFile:
@@ -202,12 +204,14 @@ class ApiAccess:
         kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"
         variables = {**self.environment, **credentials.environment()}
         variables |= {"KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+        variables[PROXY_VARIABLE] = credentials.url
         if listener:  # the callback plugin task_credentials names each task in its requests
             variables["ROLECALL_TASK_CREDENTIALS"] = "1"
         try:
             await run_in_thread(lambda: write_private(kubeconfig, credentials.kubeconfig()))
-            secrets = {name: variables.pop(name) for name in _SECRET_VARIABLES & variables.keys()}
-            yield RunEnvironment(variables, secrets, lambda: self.proxy.revoke(run), discovery)
+            yield RunEnvironment(
+                variables, {SECRET_VARIABLE: credentials.secret}, lambda: self.proxy.revoke(run), discovery
+            )
         finally:
             await self.proxy.revoke(run)
             await run_in_thread(lambda: kubeconfig.unlink(missing_ok=True))

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+PROXY_VARIABLE: Final = "ROLECALL_PROXY_URL"
+"""The API server that the discovery of a run is about, for rolecall's own code in the run."""
+
 _LENGTH_BYTES: Final = 8
 _CHANGED: Final = b"\1"
 

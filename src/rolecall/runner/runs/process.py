@@ -173,8 +173,11 @@ class ColdStarter:
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return the operator's environment and mark, without its own access to the cluster: a run has its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("K8S_AUTH_")}
+    """Return the operator's environment and mark, without its own access to the cluster: a run has its own.
+
+    Helm takes its variables before the kubeconfig.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("K8S_AUTH_", "HELM_KUBE"))}
     return environment | {OPERATOR_VARIABLE: operator_mark()}
 
 

@@ -23,7 +23,7 @@ import pexpect
 import ptyprocess
 import urllib3
 
-from rolecall.runner.runs.discovery_image import RunDiscovery
+from rolecall.runner.runs.discovery_image import PROXY_VARIABLE, RunDiscovery
 from rolecall.runner.runs.planned.playbook import PLANNED_RUNS, without_command
 from rolecall.runner.runs.planned.playbook import main as planned_main
 from rolecall.runner.warm.ansible_patches import reset_state
@@ -174,7 +174,7 @@ def apply_patches(context: ForkContext) -> None:
         "trusted-templates": (),
     }
     if context.discovery:
-        arguments["known-discovery"] = context.discovery, os.environ.get("K8S_AUTH_HOST", "")
+        arguments["known-discovery"] = context.discovery, os.environ.get(PROXY_VARIABLE, "")
     for patch in PATCHES:
         if patch.name in arguments and context.has(patch.name):
             patch.load().install(*arguments[patch.name])

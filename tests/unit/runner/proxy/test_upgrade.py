@@ -351,8 +351,18 @@ async def test_tunnel_to_other_destination_is_rejected(run: Run, destination: st
     writer.close()
 
 
-async def test_tunnel_without_valid_secret_is_rejected(run: Run) -> None:
+@pytest.mark.parametrize("proxied", ["", "Proxy-Authorization: Basic d3Jvbmc6eA==\n"], ids=["anonymous", "invalid"])
+async def test_tunnel_without_valid_secret_gives_no_access(run: Run, proxied: str) -> None:
+    """The Python client opens such a tunnel, and sends its token inside it."""
     connection = await asyncio.open_connection("127.0.0.1", int(address(run).rpartition(":")[2]))
-    head = await ask(connection, f"CONNECT {address(run)} HTTP/1.1\nHost: x\n\n")
-    assert head.startswith(b"HTTP/1.1 401 ")
+    head = await ask(connection, f"CONNECT {address(run)} HTTP/1.1\nHost: x\n{proxied}\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert (await ask(connection, "GET /version HTTP/1.1\nHost: x\n\n")).startswith(b"HTTP/1.1 401 ")
+    connection[1].close()
+
+
+async def test_tunnel_without_secret_leads_only_to_the_proxy(run: Run) -> None:
+    connection = await asyncio.open_connection("127.0.0.1", int(address(run).rpartition(":")[2]))
+    head = await ask(connection, "CONNECT 127.0.0.1:1 HTTP/1.1\nHost: x\n\n")
+    assert head.startswith(b"HTTP/1.1 403 ")
     connection[1].close()

@@ -57,7 +57,7 @@ class Recorder:
 
     def admits(self, job: RunSpec) -> bool:
         """Whether the proxy accepts the job's secret."""
-        token = job.environment.secrets["K8S_AUTH_API_KEY"]
+        token = job.environment.secrets["ROLECALL_RUN_SECRET"]
         return self.proxy._sessions.authenticate(f"Bearer {token}") is not None
 
 
@@ -117,9 +117,9 @@ async def test_secret_differs_between_runs_and_is_in_no_public_variable(launcher
     await run(launcher)
     await run(launcher)
     first, second = (job.environment for job in recorder.jobs)
-    secret = first.secrets["K8S_AUTH_API_KEY"]
+    secret = first.secrets["ROLECALL_RUN_SECRET"]
     assert secret
-    assert secret != second.secrets["K8S_AUTH_API_KEY"]
+    assert secret != second.secrets["ROLECALL_RUN_SECRET"]
     assert not [name for name, value in first.variables.items() if secret in value]
     assert first.variables["K8S_AUTH_KUBECONFIG"] == first.variables["KUBECONFIG"]
 

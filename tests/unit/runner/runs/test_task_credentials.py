@@ -31,7 +31,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
     kubeconfig.write_text(CREDENTIALS.kubeconfig())
     for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG"):
         monkeypatch.setenv(name, str(kubeconfig))
-    monkeypatch.setenv("K8S_AUTH_API_KEY", CREDENTIALS.secret)
+    monkeypatch.setenv("ROLECALL_RUN_SECRET", CREDENTIALS.secret)
     monkeypatch.setenv("ROLECALL_TASK_CREDENTIALS", "1")
     monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
 
@@ -51,7 +51,6 @@ def test_task_has_its_name_in_the_secret_and_in_its_own_kubeconfig(plugin: Plugi
     callback.v2_runner_on_start(HOST, task("id-1"))
     name = base64.urlsafe_b64encode(b"web1").decode().rstrip("=")
     secret = f"the-secret.id-1.{name}"
-    assert os.environ["K8S_AUTH_API_KEY"] == secret
     assert os.environ["KUBECONFIG"] == os.environ["K8S_AUTH_KUBECONFIG"]
     path = Path(os.environ["KUBECONFIG"])
     assert path.stat().st_mode & 0o777 == 0o600
@@ -72,7 +71,8 @@ def test_credentials_between_tasks_are_those_of_the_run(plugin: Plugin) -> None:
 @pytest.mark.parametrize(("no_log", "is_marked"), [(True, True), ("{{ quiet }}", True), (False, False), (None, False)])
 def test_task_with_possible_no_log_is_marked(plugin: Plugin, no_log: object, *, is_marked: bool) -> None:
     plugin().v2_runner_on_start(HOST, task("id-1", no_log=no_log))
-    assert os.environ["K8S_AUTH_API_KEY"].endswith(".hidden") is is_marked
+    token = json.loads(Path(os.environ["KUBECONFIG"]).read_text())["users"][0]["user"]["token"]
+    assert token.endswith(".hidden") is is_marked
 
 
 def test_plugin_is_disabled_unless_the_operator_requests_it(plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Gives each task credentials that name it, so that the record of a run shows which task sent a request.
 
 Ansible calls ``v2_runner_on_start`` right before it forks the process of a task. The task, its modules, and its lookups
-inherit the environment that this callback sets then: the run's secret with the task's id and host appended, and a
-kubeconfig with the same. Between tasks the environment is the run's own. Warm and cold runs work the same way. Ansible
+inherit the environment that this callback sets then: a kubeconfig whose secret is the run's, with the task's id and
+host appended. Between tasks the environment is the run's own. Warm and cold runs work the same way. Ansible
 loads this file by its path, and it is disabled unless the operator requests it.
 """
 
@@ -20,7 +20,7 @@ short_description: Names the task in the credentials for the operator's proxy
 description: Used by rolecall itself.
 """
 WANTED_VARIABLE = "ROLECALL_TASK_CREDENTIALS"
-_SECRET = "K8S_AUTH_API_KEY"  # noqa: S105 - a name
+_SECRET = "ROLECALL_RUN_SECRET"  # noqa: S105 - a name
 _KUBECONFIGS = ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")
 
 
@@ -50,7 +50,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         # A template can't be evaluated here: a task that might be hidden counts as hidden.
         mark = ".hidden" if task.no_log else ""
         secret = f"{self._own[_SECRET]}.{task._uuid}.{name}{mark}"  # noqa: SLF001 - what events call task_uuid
-        os.environ.update(dict.fromkeys(_KUBECONFIGS, self._write_kubeconfig(secret)), **{_SECRET: secret})
+        os.environ.update(dict.fromkeys(_KUBECONFIGS, self._write_kubeconfig(secret)))
 
     def v2_runner_on_ok(self, *_: object, **__: object) -> None:
         """Forget the task."""

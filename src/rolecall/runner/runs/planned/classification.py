@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
 from rolecall.runner.runs.planned.files import FILE_MODULES
 
 
@@ -209,7 +210,7 @@ def reason_elsewhere(arguments: Mapping[str, Any], environment: Mapping[str, Any
 def _is_own(what: str, value: object, own: Mapping[str, str]) -> bool:
     """Whether a value is one that the run was given; a task may also repeat that of an earlier task."""
     if what == "host":
-        return str(value).rstrip("/") == own.get("K8S_AUTH_HOST", "").rstrip("/") != ""
+        return str(value).rstrip("/") == own.get(PROXY_VARIABLE, "").rstrip("/") != ""
     if what == "kubeconfig":
         known = {own.get(name, "") for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")} - {""}
         directory, name = os.path.split(str(value))

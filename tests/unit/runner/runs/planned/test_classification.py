@@ -15,7 +15,7 @@ from rolecall.runner.runs.planned.classification import (
 )
 
 ANSIBLE = "/lib/ansible"
-OWN = {"K8S_AUTH_HOST": "http://127.0.0.1:8888", "KUBECONFIG": "/tmp/run/kubeconfig-1"}  # noqa: S108 - no file is made
+OWN = {"ROLECALL_PROXY_URL": "http://127.0.0.1:8888", "KUBECONFIG": "/tmp/run/kubeconfig-1"}  # noqa: S108 - no file is made
 
 
 def verdict(name: str, **arguments: Any) -> Verdict:
@@ -134,7 +134,7 @@ def test_module_of_a_role_or_program_is_not_part_of_a_known_action() -> None:
 
 
 OWN_CLUSTER_ACCESS = {
-    "K8S_AUTH_HOST": "http://127.0.0.1:8888",
+    "ROLECALL_PROXY_URL": "http://127.0.0.1:8888",
     "KUBECONFIG": "/run/tmp/kubeconfig-7",
     "K8S_AUTH_KUBECONFIG": "/run/kubeconfig-of-the-run",
 }
