@@ -45,7 +45,7 @@ from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUE
 from rolecall.runner.reconcile.kubernetes_events import WARNING, EventRecorder, EventReporter, EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
-from rolecall.runner.reconcile.reconciler import Reconciler
+from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, Reconciler
 from rolecall.runner.reconcile.status import (
     FAILURE,
     IN_PROGRESS,
@@ -73,7 +73,7 @@ _CONTENT_RETRY_SECONDS = 1.0
 
 _WATCHED_ANNOTATIONS = tuple(
     FieldPath.of_names("metadata", "annotations", name)
-    for name in (PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION)
+    for name in (PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION, PERIOD_ANNOTATION)
 )
 
 
@@ -252,7 +252,7 @@ class WatchController:
         is_initial = change.in_initial_list or not self._has_started
         manages_status = self.watch.manage_status
         priority = initial_priority(change.obj, manages_status=manages_status) if is_initial else Priority.HIGH
-        if self._predicate(change):
+        if self._predicate(change) or (is_selected and key in self.reconciler.rejected):
             changed_spec = old is not None and new is not None and old.generation != new.generation
             generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
             cause = change.cause(change.reason + generation)

@@ -21,6 +21,7 @@ from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.own_writes import OwnWrites
+from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.watch_controller import (
@@ -128,6 +129,21 @@ async def test_change_of_status_or_metadata_is_ignored(bench: Bench) -> None:
     bench.tell(THING, "MODIFIED", generation=1, status={"a": 1})
     bench.tell(THING, "MODIFIED", generation=1, labels={"a": "1"}, annotations={"b": "2"})
     assert await bench.due() == {}
+
+
+async def test_any_change_of_a_rejected_primary_triggers(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.controller.reconciler.rejected.add(ONE)
+    bench.tell(THING, "MODIFIED", generation=1, annotations={"b": "2"})
+    assert await bench.due() == {ONE: ["Thing default/one: metadata.annotations"]}
+
+
+async def test_annotation_for_the_period_triggers(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=1, annotations={PERIOD_ANNOTATION: "1m"})
+    assert list(await bench.due()) == [ONE]
 
 
 async def test_annotations_trigger_if_the_watch_enables_it(cluster: FakeCluster, tmp_path: Path) -> None:

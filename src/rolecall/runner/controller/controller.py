@@ -36,6 +36,8 @@ class Result:
     requeue_at: float | None = None
     """Seconds since the epoch."""
     failed: bool = False
+    is_final: bool = False
+    """Whether a failure isn't retried: its cause is the object, so the next reconcile is that of a change."""
     cause: Cause = field(default=Cause("requeue", priority=Priority.HIGH), compare=False)
     """The cause of the next reconcile."""
 
@@ -50,7 +52,7 @@ class Result:
     def outcome(self) -> str:
         """The result as metrics name it."""
         if self.failed:
-            return "error"
+            return "terminal" if self.is_final else "error"
         if self.requeue_at is not None or self.requeue_after_seconds:
             return "requeue_after"
         return "success" if self.requeue_after_seconds is None else "requeue"
@@ -87,7 +89,7 @@ class Controller:
         ):
             try:
                 result = await self._reconcile(request, causes)
-                if result.failed:
+                if result.failed and not result.is_final:
                     seconds = queue.add_rate_limited(request, Cause(f"retry {queue.failures(request) + 1}"))
                     logger.debug("Reconcile will be retried", seconds=seconds, failures=queue.failures(request))
                     return

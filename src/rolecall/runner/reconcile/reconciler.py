@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from rolecall.kube.errors import KubeError, NotFoundError, NotServedError
+from rolecall.kube.errors import KubeError, NotFoundError, NotServedError, UnreadableError
 from rolecall.kube.metadata import (
     annotation_of,
     generation_of,
     has_finalizer,
     is_being_deleted,
+    resource_version_of,
     status_of,
     uid_of,
     with_finalizer,
@@ -108,6 +109,9 @@ class Reconciler:
     _long_runs: set[ObjectKey] = field(default_factory=set, init=False)
     """The objects whose last run was a long one."""
 
+    rejected: set[ObjectKey] = field(default_factory=set, init=False)
+    """The objects that can't be run as they are: any change of them triggers a reconcile, and nothing else does."""
+
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Reconcile an object once. Raise CancelledError, or the error of a bug."""
         context = ReconcileContext(key, new_ident(), causes)
@@ -159,7 +163,8 @@ class Reconciler:
                 return Result(ABSENT_SECONDS, cause=Cause("not found, although its deletion was not reported"))
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
             await self._fail_outside_ansible(context, str(error))
-            return Result(failed=True)
+            # Only another version of the object can be read.
+            return Result(failed=True, is_final=isinstance(error, UnreadableError))
         except Exception as error:
             await self._fail_outside_ansible(context, repr(error))
             raise  # the controller logs the traceback
@@ -173,7 +178,9 @@ class Reconciler:
     async def _prepare(self, context: ReconcileContext) -> Result | None:
         """Read the object and write what must be there before the run; return a result if there is to be no run."""
         key, finalizer = context.key, self.watch.finalizer
+        self.rejected.add(key)  # a change from now on must not get lost if this version can't be read
         context.obj = await self.primaries.client.get(self.watch.gvk, key)
+        self.rejected.discard(key)
         self.self_triggers.run_started(key, context.obj)
         deleting = is_being_deleted(context.obj)
 
@@ -188,8 +195,7 @@ class Reconciler:
         except ValueError as error:
             logger.error("Invalid annotation", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
             message = f"Unable to parse reconcile period annotation: {error}"
-            await self._fail(context, message, is_final=True)
-            return Result(failed=True)
+            return Result(failed=True, is_final=await self._fail(context, message, is_final=True))
 
         if finalizer and has_finalizer(context.obj, finalizer.name):
             context.finalizer = finalizer.name if deleting else ""
@@ -228,6 +234,8 @@ class Reconciler:
         finally:
             if context.trace is not None:
                 context.trace.run_ended()
+        if summary.is_final:
+            self.rejected.add(context.key)
         if summary.duration_seconds > LONG_RUN_SECONDS:
             self._long_runs.add(context.key)
         else:
@@ -264,6 +272,7 @@ class Reconciler:
             requests_requeue=context.requests_requeue,
             unready=unready_reason(self.watch.ready, document) if self.watch.ready else None,
             written=context.written_conditions,
+            is_final=summary.is_final,
         )
         return await self._write_status(context, partial(self.status.write, context.obj, outcome))
 
@@ -275,7 +284,8 @@ class Reconciler:
         if context.failure is not None:
             logger.error("Reconcile failed", error=context.failure)
             self.events.failed(context, context.failure)
-            return Result(failed=True)
+            is_same = resource_version_of(context.fresh) == resource_version_of(context.obj)
+            return Result(failed=True, is_final=summary.is_final and is_same)
         if context.requests_requeue:
             self.self_triggers.requeue_requested(context.key)
         result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
@@ -298,6 +308,7 @@ class Reconciler:
     def forget(self, key: ObjectKey) -> None:
         """Drop the state of a deleted object."""
         self._long_runs.discard(key)
+        self.rejected.discard(key)
         self.self_triggers.forget(key)
         self.events.forget(key)
         self.launcher.access.forget(key)
@@ -309,13 +320,13 @@ class Reconciler:
             with suppress(NotFoundError):  # a deleted object needs no status
                 await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
 
-    async def _fail(self, context: ReconcileContext, message: str, *, is_final: bool = False) -> None:
-        """Report a failure outside of the run; it is final if only another spec can help."""
+    async def _fail(self, context: ReconcileContext, message: str, *, is_final: bool = False) -> bool:
+        """Report a failure outside of the run; return False if the status couldn't be written."""
         if self.metrics is not None:
             self.metrics.run_ended(succeeded=False)
         outcome = ReconcileOutcome(failure=message, is_final=is_final)
-        await self._write_status(context, partial(self.status.write, context.obj, outcome))
         self.events.failed(context, message)
+        return await self._write_status(context, partial(self.status.write, context.obj, outcome))
 
     async def _write_status(self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]]) -> bool:
         """Write a status; return False if it couldn't be written: the next attempt may succeed."""

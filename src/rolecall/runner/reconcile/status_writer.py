@@ -6,8 +6,8 @@ be the leader.
 
 A new status is computed from the object as it is at that moment and written with its resourceVersion, so no change of
 another client is lost. After a conflict, the object is read and written again; while the API server is unavailable, the
-write is retried. A run is never repeated because its status could not be written. A server that responds but keeps
-rejecting, for example because a webhook is broken, blocks a worker for a minute at most.
+write is retried, without another run. A server that responds but keeps rejecting, for example because a webhook is
+broken, blocks a worker for a minute at most; then the reconcile fails.
 
 If the API server rejects the values of a status, those that it accepts are written. Everything that isn't stored as it
 was sent is reported: rejected values, and conditions that the schema of the kind drops.

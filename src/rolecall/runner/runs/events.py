@@ -134,7 +134,7 @@ class RunSummary:
     ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
     ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``written`` are the conditions
     that the role has set, see ``RunEvent``. ``stats`` has the values of ``set_stats``. ``peak_memory_bytes`` is the
-    most private memory that a process of the run had, 0 if unknown.
+    most private memory that a process of the run had, 0 if unknown. A failure ``is_final`` if the object is its cause.
     """
 
     status: Status
@@ -148,6 +148,7 @@ class RunSummary:
     stats: Mapping[str, Any] = field(default_factory=dict)
     duration_seconds: float = 0.0
     peak_memory_bytes: int = 0
+    is_final: bool = False
 
     @classmethod
     def of_failure(cls, message: str, status: Status = "error") -> Self:

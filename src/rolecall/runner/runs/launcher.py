@@ -2,12 +2,12 @@
 
 It checks the object's size, writes variables and inventory into the workspace, gives the run access to the API server,
 and logs the run's events as ``--ansible-log-events`` requests. A run that can't be prepared results in a summary with
-a failure, like a run that fails later.
+a failure, like a run that fails later. If the object is the cause, the failure is final: only another object helps.
 
 A log line never has arguments of tasks, nor anything of a result that ``no_log`` hides. The recap is always logged.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -68,7 +68,12 @@ class Launcher:
 
         workspace = self._workspace(obj)
         try:
-            await run_in_thread(lambda: workspace.prepare(ident, self._inputs(obj, finalizing=finalizing)))
+            inputs = await run_in_thread(lambda: self._inputs(obj, finalizing=finalizing))
+        except (ValueError, RecursionError) as error:
+            logger.error("The object cannot be run", error=str(error))  # noqa: TRY400 - the object is the cause
+            return replace(RunSummary.of_failure(f"Unable to run reconciliation: {error}"), is_final=True)
+        try:
+            await run_in_thread(lambda: workspace.prepare(ident, inputs))
             async with self.access.open(watch.gvk, obj, ident, listener) as environment:
                 spec = RunSpec(
                     ident=ident,
@@ -87,9 +92,6 @@ class Launcher:
                 logger.info("Output of the run", gvk=str(watch.gvk), stdout=output)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("Could not start the run")
-            return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
-        except RecursionError as error:  # a spec of a thousand levels, whose traceback doesn't help
-            logger.error("Could not start the run", error=str(error))  # noqa: TRY400
             return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
         if summary.is_successful:
             logger.info("Play succeeded")

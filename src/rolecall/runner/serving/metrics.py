@@ -135,7 +135,7 @@ class OperatorMetrics:
         text = "Reconciles by result: success, error, requeue (immediately), requeue_after"
         self.total = self._counter(f"{prefix}_reconcile_total", text, "controller", "result")
         self.errors = self._counter(f"{prefix}_reconcile_errors_total", "Reconciles that failed", "controller")
-        text = "Always 0: every failed reconcile is retried"
+        text = "Reconciles that failed because of their object, and aren't retried until it changes"
         self.terminal_errors = self._counter(f"{prefix}_terminal_reconcile_errors_total", text, "controller")
         text = "Reconciles that crashed because of a bug in rolecall"
         self.panics = self._counter(f"{prefix}_reconcile_panics_total", text, "controller")
@@ -316,14 +316,15 @@ class ControllerMetrics:
         self._metrics.active.labels(self._name).inc()
 
     def ended(self, request: Hashable, outcome: str) -> None:
-        """Record the result of a reconcile: success, error, requeue, requeue_after, or panic."""
+        """Record the result of a reconcile: success, error, terminal, requeue, requeue_after, or panic."""
         metrics, name, now = self._metrics, self._name, self._now()
         seconds = now - self._started.pop(request, now)
         metrics.active.labels(name).dec()
         metrics.seconds.labels(name).observe(seconds)
         metrics.reconciles.labels(self._kind).observe(seconds)
-        if outcome == "panic":
-            metrics.panics.labels(name).inc()
+        families = {"panic": metrics.panics, "terminal": metrics.terminal_errors}
+        if outcome in families:
+            families[outcome].labels(name).inc()
             outcome = "error"
         if outcome == "error":
             metrics.errors.labels(name).inc()

@@ -126,6 +126,18 @@ async def test_workers_limit_concurrent_reconciles(controller: Controller, recor
         assert controller.running == set()
 
 
+async def test_final_failure_is_not_retried(controller: Controller, recorder: Recorder, clock: ManualClock) -> None:
+    recorder.results[A] = Result(failed=True)
+    async with running(controller):
+        controller.queue.add(A, CAUSE)
+        await settle()
+        recorder.results[A] = Result(failed=True, is_final=True)
+        await clock.advance_and_settle(1)
+        assert controller.queue.failures(A) == 0
+        await clock.advance_and_settle(1000)
+        assert len(recorder.ended) == 2
+
+
 async def test_failures_are_retried_with_backoff_until_a_success(
     controller: Controller, recorder: Recorder, clock: ManualClock
 ) -> None:
@@ -262,6 +274,14 @@ def counted(metrics: OperatorMetrics) -> dict[str, float]:
     [
         (Result(), {"success": 1}),
         (Result(failed=True), {"error": 1, "controller_runtime_reconcile_errors_total": 1}),
+        (
+            Result(failed=True, is_final=True),
+            {
+                "error": 1,
+                "controller_runtime_reconcile_errors_total": 1,
+                "controller_runtime_terminal_reconcile_errors_total": 1,
+            },
+        ),
         (Result(requeue_after_seconds=5), {"requeue_after": 1}),
         (Result(requeue_at=5e9), {"requeue_after": 1}),
         (
@@ -295,7 +315,8 @@ async def test_reconcile_is_counted_by_its_result(
         queue.discard(lambda request: request == B)
         recorder.gate.set()
         await settle()
-    retries = {"workqueue_retries_total": 1} if "error" in expected else {}
+    is_retried = "error" in expected and not (isinstance(result, Result) and result.is_final)
+    retries = {"workqueue_retries_total": 1} if is_retried else {}
     assert counted(operator_metrics) == {"workqueue_adds_total": 2} | expected | retries
 
 

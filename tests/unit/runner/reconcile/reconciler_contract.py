@@ -169,7 +169,7 @@ class ReconcilerContract:
         """The condition names the annotation and the text."""
         rig = make_rig(world, tmp_path)
         await world.create(MANIFEST.replace("name: one", f"name: one, annotations: {{{PERIOD}: soon}}"))
-        assert await rig.reconcile() == Result(failed=True)
+        assert await rig.reconcile() == Result(failed=True, is_final=True)
         state, reason, message = (await rig.conditions())["Failure"]
         assert (state, reason) == ("True", "Failed")
         assert message.startswith("Unable to parse reconcile period annotation: not a duration: 'soon'")

@@ -2,6 +2,7 @@ import asyncio
 import errno
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from rolecall.kube.errors import (
     NotServedError,
     UnknownKindError,
     UnreachableError,
+    UnreadableError,
 )
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
@@ -306,6 +308,48 @@ async def test_failed_preparation_is_a_failure(world: World, tmp_path: Path) -> 
     assert message.startswith("Unable to run reconciliation: ")
 
 
+REJECTED = {
+    "spec": {"omit": 1},
+    "metadata": {"annotations": {PERIOD_ANNOTATION: "soon"}},
+    "other": {"__ansible_vault": "x"},
+}
+
+
+@pytest.mark.parametrize("field", REJECTED)
+async def test_failure_because_of_the_object_is_final(world: World, tmp_path: Path, field: str) -> None:
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    await world.patch(THING, "one", {field: REJECTED[field]})
+    with capture_logs() as logs:
+        assert await rig.reconcile() == Result(failed=True, is_final=True)
+    assert not [line for line in logs if "exc_info" in line]
+    assert (await rig.conditions())["Stalled"][0] == "True"
+    await world.patch(THING, "one", {field: {"omit": None, "annotations": None, "__ansible_vault": None}})
+    assert not (await rig.reconcile()).failed
+    assert rig.reconciler.rejected == set()
+    assert rig.runs == 1
+
+
+async def test_object_changed_while_it_was_rejected_is_retried(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = rig.reconciler.launcher.run
+
+    async def run_while_another_client_writes(*arguments: Any, **options: Any) -> RunSummary:
+        summary = await run(*arguments, **options)
+        await rig.world.patch(THING, "one", {"spec": {"omit": None}})
+        return summary
+
+    await rig.world.patch(THING, "one", {"spec": {"omit": 1}})
+    launcher = SimpleNamespace(run=run_while_another_client_writes, access=rig.reconciler.launcher.access)
+    monkeypatch.setattr(rig.reconciler, "launcher", launcher)
+    assert await rig.reconcile() == Result(failed=True)
+
+
+async def test_unreadable_object_is_not_retried(rig: Rig, cluster: FakeCluster) -> None:
+    cluster.troubles = [("get", UnreadableError("too deeply nested"))]
+    assert await rig.reconcile() == Result(failed=True, is_final=True)
+    assert rig.reconciler.rejected == {rig.key}
+
+
 async def test_failure_without_reason_is_reported(rig: Rig) -> None:
     rig.runner.outcome = RunSummary("error")
     assert (await rig.reconcile()).failed
@@ -350,7 +394,7 @@ async def test_period_is_annotation_then_watch_then_flag(
 async def test_negative_period_annotation_is_rejected(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST.replace("name: one", f'name: one, annotations: {{{PERIOD}: "-1s"}}'))
     rig = make_rig(world, tmp_path)
-    assert await rig.reconcile() == Result(failed=True)
+    assert await rig.reconcile() == Result(failed=True, is_final=True)
     expected = "Unable to parse reconcile period annotation: a duration cannot be negative: '-1s'"
     assert (await rig.conditions())["Failure"][2] == expected
 
