@@ -3,7 +3,7 @@
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 MAKES_A_DEPENDENT = """
 - name: Make a dependent
@@ -73,3 +73,29 @@ async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> N
     assert len(await retries()) == 1
     write_role(thing_operator.directory, MAKES_A_DEPENDENT)
     await told(world, "Normal", "ReconcileRecovered", "Reconciled after a failure")
+
+
+IS_DENIED = """
+- name: Make a Secret
+  kubernetes.core.k8s:
+    impersonate_user: nobody
+    impersonate_groups: [system:authenticated]
+    definition:
+      apiVersion: v1
+      kind: Secret
+      metadata: {name: made, namespace: "{{ ansible_operator_meta.namespace }}"}
+      stringData: {password: s3cret}
+  no_log: true
+"""
+
+
+async def test_denied_request_of_a_hidden_task_is_named(world: World, thing_operator: Operator) -> None:
+    write_project(thing_operator.directory, IS_DENIED)
+    thing_operator.start()
+    await world.create(MANIFEST)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Failure"))
+    hidden = "Task 'Make a Secret': hidden, because the task says no_log"
+    assert (
+        condition(thing, "Failure")["message"]
+        == f"{hidden}; the API server rejected its last request with 403: get secrets"
+    )

@@ -271,6 +271,25 @@ async def test_no_log_values_are_in_no_output(bench: Bench) -> None:
     assert "s3cret-in-message" not in "".join(event.to_json() for event in bench.events)
 
 
+@pytest.mark.parametrize("loop", ["", "\n          loop: [1]"], ids=["task", "loop"])
+async def test_failure_with_a_large_result_has_its_message(bench: Bench, loop: str) -> None:
+    role = bench.role(f"""
+        - name: Print
+          ansible.builtin.command:
+            argv: [python3, -c, "import sys; print('x' * 900000, '=> {{}}'); sys.exit('no more => {{coffee}}')"]{loop}
+    """)
+    summary = await bench.run(role)
+    assert summary.message == "Task 'Print': non-zero return code 1: no more => {coffee}"
+
+
+async def test_large_message_of_a_module_is_reported(bench: Bench) -> None:
+    role = bench.role("""
+        - name: Give up
+          ansible.builtin.fail: {msg: "{{ 'no more coffee ' * 60000 }}"}
+    """)
+    assert (await bench.run(role)).message.startswith("Task 'Give up': no more coffee no more coffee")
+
+
 async def test_a_secret_reaches_the_play_and_no_file(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANSIBLE_GATHERING")
     role = bench.role("""

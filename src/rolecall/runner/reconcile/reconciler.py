@@ -234,6 +234,8 @@ class Reconciler:
         finally:
             if context.trace is not None:
                 context.trace.run_ended()
+        if context.record is not None:
+            summary = context.record.explain_hidden(summary)
         if summary.is_final:
             self.rejected.add(context.key)
         if summary.duration_seconds > LONG_RUN_SECONDS:

@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from rolecall.kube.metadata import uid_of
@@ -21,7 +22,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import GZIP_MAGIC
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
 
 MAX_EXCHANGES: Final = 10_000
 MAX_ITEMS: Final = 1000
@@ -226,6 +227,23 @@ class RunRecord:
             found.items.append({"item": event.item, "result": result, "message": event.message})
         else:
             self.is_complete = False
+
+    def explain_hidden(self, summary: RunSummary) -> RunSummary:
+        """Return a summary whose hidden failures name the last request of their task, if the API server rejected it.
+
+        The verb, the resource, and the status are no secrets; the permission is usually what is missing.
+        """
+        last = {kept.exchange.origin.task: kept.exchange for kept in self.exchanges}
+        failures = []
+        for failure in summary.failures:
+            exchange = last.get(failure.task_id) if failure.task_id and HIDDEN in failure.message else None
+            if exchange is not None and exchange.info.is_resource and (exchange.status or 0) >= HTTPStatus.BAD_REQUEST:
+                info = exchange.info
+                resource = "/".join(filter(None, (".".join(filter(None, info.group_resource[::-1])), info.subresource)))
+                rejected = f"; the API server rejected its last request with {exchange.status}: {info.verb} {resource}"
+                failure = replace(failure, message=failure.message + rejected)  # noqa: PLW2901 - the new version
+            failures.append(failure)
+        return replace(summary, failures=tuple(failures))
 
     def drop(self) -> None:
         """Drop its bodies."""

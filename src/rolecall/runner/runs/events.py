@@ -7,7 +7,8 @@ at most 2 KiB long.
 ``read_event`` runs in the process of the run, so that large results are never sent to the operator. It keeps nothing of
 a result that ``no_log`` hides: since ansible-core 2.19 even the printed text of such a task quotes its message. The
 message of a failed task is the most useful string in the result of a module: modules report failures in a message, in
-the output of a program, in a traceback, or in the items of a loop.
+the output of a program, in a traceback, or in the items of a loop. Every failed task has one, regardless of the size of
+its result.
 """
 
 import json
@@ -108,6 +109,7 @@ class TaskFailure:
     task: str
     host: str
     message: str
+    task_id: str = ""
 
     def __str__(self) -> str:
         """Return one line for a condition or the log: the task, the host unless it is localhost, the message."""
@@ -177,6 +179,7 @@ _VALIDATION = "Validating arguments against arg spec"
 _NOT_SHOWN = frozenset(
     {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
 )
+_FAILED_EVENTS = frozenset({"runner_on_failed", "runner_item_on_failed", "runner_on_unreachable"})
 _COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
 
 
@@ -184,7 +187,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
     """Reduce one event of ansible-runner; missing fields, and fields of another type, count as empty."""
     name = str(raw.get("event") or "")
     data = _mapping(raw.get("event_data"))
-    result = _mapping(data.get("res"))
+    result = _mapping(data.get("res")) or _printed_result(name, str(raw.get("stdout") or ""))
     censored = "censored" in result or result.get("_ansible_no_log") is True
     stats = name == "playbook_on_stats"
     item = result.get("_ansible_item_label", result.get(str(result.get("ansible_loop_var", "item"))))
@@ -211,6 +214,19 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         counts={key: _mapping(data.get(key)) for key in _COUNT_NAMES} if stats else {},
         stats=_mapping(data.get("artifact_data")) if stats else {},
     )
+
+
+_PRINTED_RESULT = re.compile(r"^(?:fatal|failed): \[[^\n]*?=> (?=\{)", re.MULTILINE)
+
+
+def _printed_result(name: str, printed: str) -> Mapping[str, Any]:
+    """Return the result of a failed task from what Ansible printed: ansible-runner drops a large one from the event."""
+    text = strip_colors(printed) if name in _FAILED_EVENTS else ""
+    found = _PRINTED_RESULT.search(text)
+    try:
+        return _mapping(json.JSONDecoder().raw_decode(text, found.end())[0]) if found else {}
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

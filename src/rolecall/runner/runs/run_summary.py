@@ -123,6 +123,7 @@ class RunSummaryBuilder:
                 event.task,
                 event.host,
                 self._items.get((event.task_id, event.host)) or event.message or "failed without a message",
+                event.task_id,
             )
             for event in self._unrescued()
         ]

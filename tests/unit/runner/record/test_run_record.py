@@ -3,8 +3,9 @@
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.run_record import MAX_LINES, Bodies, RecordMemory, RunHistory, RunRecord
+from rolecall.runner.runs.events import HIDDEN, RunSummary, TaskFailure
 from tests.unit.runner.proxy.conftest import DEMO
-from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, make_record
+from tests.unit.runner.record.records import CONFIG_MAPS, TASK, config_map, exchange, make_record
 
 LONG = config_map("".join(f"{number:x}" for number in range(5000)))
 ONE = ObjectKey("ns", "one")
@@ -112,3 +113,21 @@ def test_last_line_of_an_object_stays_regardless_of_others() -> None:
     add(history, "a", name="quiet")
     add(history, *"bcdefgh", name="busy")
     assert (lines(history, "quiet"), lines(history, "busy")) == (["a"], ["h", "g", "f", "e"])
+
+
+def test_hidden_failure_names_the_rejected_request_of_its_task() -> None:
+    denied = exchange("POST", "/api/v1/namespaces/ns/secrets", {"data": "s3cret"}, {"message": "s3cret"}, status=403)
+    scaled = exchange("PATCH", "/apis/apps/v1/namespaces/ns/deployments/s3cret/scale", status=422)
+    found = exchange("GET", "/api/v1/namespaces/ns/secrets/s3cret", status=200)
+    expected = {
+        (denied,): "; the API server rejected its last request with 403: create secrets",
+        (denied, scaled): "; the API server rejected its last request with 422: patch deployments.apps/scale",
+        (denied, found): "",
+        (): "",
+    }
+    for exchanges, text in expected.items():
+        record = make_record(*exchanges)
+        failures = [TaskFailure("Read", "", HIDDEN, TASK.task), TaskFailure("Other", "", HIDDEN, "t9")]
+        failures.append(TaskFailure("Shown", "", "no", TASK.task))
+        summary = record.explain_hidden(RunSummary("failed", failures=tuple(failures)))
+        assert [failure.message for failure in summary.failures] == [HIDDEN + text, HIDDEN, "no"]

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,24 @@ def test_conditions_that_k8s_status_has_set_are_kept() -> None:
         }
         assert read_event(raw).written == target | {"conditions": [kept]}
         assert read_event(raw | {"event": "runner_on_failed"}).written is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["fatal: [localhost]: FAILED! => ", "failed: [localhost] (item={'a': 1}) => ", "fatal: [h -> i]: UNREACHABLE! => "],
+)
+@pytest.mark.parametrize("indent", [None, 4])
+def test_dropped_result_is_read_from_the_printed_one(head: str, indent: int | None) -> None:
+    printed = json.dumps({"msg": "non-zero return code", "rc": 3, "stderr": "no => {coffee"}, indent=indent)
+    lines = [f"\x1b[0;31m{line}\x1b[0m\r" for line in f"[ERROR]: Task failed\n{head}{printed}\n...ignoring".split("\n")]
+    raw = raw_event("runner_on_failed") | {"stdout": "\n".join(lines)}
+    assert read_event(raw).message == "non-zero return code 3: no => {coffee"
+    assert read_event(raw | {"event": "runner_on_ok"}).message == ""
+
+
+@pytest.mark.parametrize(
+    "result", ['{"censored": "the output has been hidden", "msg": "s3cret"}', '{"msg": "s3cret', "s3cret"]
+)
+def test_printed_result_reveals_nothing_that_is_hidden_or_broken(result: str) -> None:
+    raw = raw_event("runner_on_failed") | {"stdout": f"fatal: [localhost]: FAILED! => {result}"}
+    assert "s3cret" not in read_event(raw).message
