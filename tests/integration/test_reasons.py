@@ -99,3 +99,52 @@ async def test_denied_request_of_a_hidden_task_is_named(world: World, thing_oper
         condition(thing, "Failure")["message"]
         == f"{hidden}; the API server rejected its last request with 403: get secrets"
     )
+
+
+HANDLES_ERRORS = """
+- name: Write the status of an object that doesn't exist
+  operator_sdk.util.k8s_status:
+    {api_version: test.rolecall.dev/v1, kind: Thing, name: missing, namespace: default, status: {a: 1}}
+  register: missing
+  ignore_errors: true
+- name: Write the status of a kind that isn't served
+  operator_sdk.util.k8s_status: {api_version: e.com/v1, kind: Absent, name: a, namespace: default, status: {a: 1}}
+  register: absent
+  ignore_errors: true
+- name: Write an invalid status
+  operator_sdk.util.k8s_status:
+    api_version: test.rolecall.dev/v1
+    kind: Thing
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    status: {small: 11}
+  register: invalid
+  ignore_errors: true
+- name: Check the failures
+  ansible.builtin.assert:
+    that:
+      - missing.msg is match('Failed to retrieve requested object')
+      - missing.error.status == 404
+      - missing.error.reason == 'Not Found'
+      - "'missing' in missing.error.body | string"
+      - absent.msg is match('Failed to find exact match for e.com/v1.Absent by')
+      - invalid.msg is match('Failed to replace status')
+      - invalid.error.status == 422
+- name: Post an event about a kind that isn't served
+  operator_sdk.util.k8s_event:
+    name: told
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    reason: Told
+    message: fine
+    involvedObject:
+      {apiVersion: e.com/v1, kind: Absent, name: a, namespace: "{{ ansible_operator_meta.namespace }}"}
+"""
+
+
+async def test_modules_fail_with_the_messages_of_the_operator_sdk(world: World, thing_operator: Operator) -> None:
+    write_project(thing_operator.directory, HANDLES_ERRORS)
+    thing_operator.start()
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
+    event = await world.get(EVENT, "told")
+    assert (event["reason"], event["involvedObject"]["kind"]) == ("Told", "Absent")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
-from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 
 Object = dict[str, Any]
 
@@ -53,6 +53,8 @@ class Server:
 
     def resource(self, kind: str, api_version: str) -> SimpleNamespace:
         """Return a kind."""
+        if kind == "Missing":
+            raise ResourceNotFoundError
         subresources = {} if kind == "Stateless" else {"status": self._status}
         return SimpleNamespace(kind=kind, api_version=api_version, subresources=subresources, status=self._status)
 

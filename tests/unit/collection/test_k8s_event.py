@@ -100,6 +100,12 @@ def test_uid_of_the_object_is_looked_up_unless_given(
     assert server.objects["ns", "f.synced"]["involvedObject"] == expected
 
 
+def test_event_about_a_kind_that_is_not_served_is_created() -> None:
+    server = Server()
+    post(server, parameters(involvedObject={**FOO, "kind": "Missing"}), check_mode=False)
+    assert server.objects["ns", "f.synced"]["involvedObject"] == {**FOO, "kind": "Missing"}
+
+
 def test_event_is_removed() -> None:
     server = Server()
     post(server, parameters(), check_mode=False)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from ansible_collections.rolecall.util.plugins.module_utils.status import merge_conditions, merge_status
 from ansible_collections.rolecall.util.plugins.modules import k8s_status
-from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+from ansible_collections.rolecall.util.plugins.modules.k8s_status import StatusError
 
 from tests.unit.collection.objects import Server
 
@@ -105,12 +105,12 @@ def test_time_can_have_any_form_of_rfc_3339(time: str) -> None:
 
 
 def test_conditions_in_two_options_are_rejected() -> None:
-    with pytest.raises(ValueError, match="not in both"):
+    with pytest.raises(ValueError, match="conditions in both"):
         wanted({}, status={"conditions": [condition("True")]}, conditions=[condition("True")])
 
 
 def test_kind_without_status_is_rejected() -> None:
-    with pytest.raises(ValueError, match=r"Stateless of e\.com/v1 has no status subresource"):
+    with pytest.raises(StatusError, match=r"Resource e\.com/v1\.Stateless does not support the status subresource"):
         k8s_status.write(module(status={"a": 1}, kind="Stateless"), Server(obj()))
 
 
@@ -153,10 +153,23 @@ def test_conflicting_write_is_retried() -> None:
 
 
 def test_conflicts_are_retried_a_limited_number_of_times() -> None:
-    with pytest.raises(ConflictError):
+    with pytest.raises(StatusError, match=r"Failed to replace status: 409 Reason: because") as raised:
         k8s_status.write(module(status={"a": 2}), Server(obj(a=1), conflicts=k8s_status.ATTEMPTS))
+    assert raised.value.error == {"status": 409, "reason": "because", "body": None}
 
 
-def test_missing_object_is_an_error() -> None:
-    with pytest.raises(NotFoundError):
+def test_missing_object_is_an_error_with_the_response() -> None:
+    with pytest.raises(StatusError, match=r"Failed to retrieve requested object: 404") as raised:
         k8s_status.write(module(status={"a": 2}), Server())
+    assert raised.value.error == {"status": 404, "reason": "because", "body": None}
+
+
+def test_missing_kind_is_an_error() -> None:
+    with pytest.raises(StatusError, match=r"Failed to find exact match for e\.com/v1\.Missing by \[kind, name"):
+        k8s_status.write(module(status={"a": 2}, kind="Missing"), Server())
+
+
+def test_invalid_condition_is_an_error_with_the_reason() -> None:
+    with pytest.raises(StatusError, match=r"The specified conditions failed to validate: condition 'Ready'") as raised:
+        k8s_status.write(module(conditions=[condition("True", reason="a b")]), Server(obj()))
+    assert raised.value.error == "condition 'Ready': expected one word in CamelCase as reason, found 'a b'"

@@ -26,7 +26,7 @@ def merge_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -
     fields = dict(parameters["status"] or {})
     if conditions := checked_conditions(parameters["conditions"] or []):
         if fields.get("conditions"):
-            raise ValueError("conditions: set them in `conditions` or in `status`, not in both")
+            raise ValueError("You cannot specify conditions in both the 'status' and 'conditions' parameters")
         fields["conditions"] = conditions
     before = old.get("conditions") or []
     if _are_conditions(before) and _are_conditions(fields.get("conditions")):

@@ -129,9 +129,9 @@ from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import An
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
 
 try:
-    from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError
+    from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError, ResourceNotFoundError
 except ImportError:  # AnsibleK8SModule reports it
-    DynamicApiError = NotFoundError = CoreException
+    DynamicApiError = NotFoundError = ResourceNotFoundError = CoreException
 
 INVOLVED = {
     "apiVersion": {"type": "str", "required": True},
@@ -221,13 +221,13 @@ def _found(client: Any, name: str, namespace: str) -> dict[str, Any] | None:
 
 
 def _with_uid(client: Any, involved: dict[str, Any]) -> dict[str, Any]:
-    """Return the reference with the uid of its object, unchanged if the object doesn't exist."""
+    """Return the reference with the uid of its object, unchanged if the object, or its kind, doesn't exist."""
     if involved.get("uid"):
         return involved
-    resource = client.resource(involved["kind"], involved["apiVersion"])
     try:
+        resource = client.resource(involved["kind"], involved["apiVersion"])
         found = client.get(resource, name=involved["name"], namespace=involved.get("namespace"))
-    except NotFoundError:
+    except (NotFoundError, ResourceNotFoundError):
         return involved
     metadata = found.to_dict()["metadata"]
     return {**involved, "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
@@ -242,8 +242,8 @@ def main() -> None:
     except CoreException as error:
         module.fail_from_exception(error)
     except DynamicApiError as error:
-        message = f"Cannot write event {module.params['name']!r}: {error.summary()}"
-        module.fail_json(msg=message, status=error.status)
+        # The message of operator_sdk.util, which roles may look for.
+        module.fail_json(msg=f"Unable to create event: {error.summary()}", status=error.status)
 
 
 if __name__ == "__main__":

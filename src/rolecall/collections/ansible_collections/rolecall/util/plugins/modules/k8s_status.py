@@ -4,7 +4,8 @@
 
 It reads the object, merges, and writes the status subresource if something differs. After a conflict (the operator
 writes the same status) it merges again and retries. Other fields stay as they are. The merge is in the module utility
-``status``.
+``status``. Failures start with the messages of ``operator_sdk.util`` and have its key ``error``, because roles may look
+for them.
 """
 
 DOCUMENTATION = r"""
@@ -99,6 +100,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+error:
+  description: The response of the API server with the keys C(status), C(reason), and C(body), or the invalid condition.
+  returned: failure
+  type: raw
 result:
   description: The object after the write, or the current object if nothing was written.
   returned: success
@@ -144,45 +149,63 @@ ARGUMENTS = {
 }
 
 
-def write(module: Any, client: Any) -> dict[str, Any]:
-    """Write the merged status of the object; merge again and retry after a conflict.
+class StatusError(Exception):
+    """A failure; ``error`` are the details that the task returns, None for none."""
 
-    Raise ValueError for invalid conditions and for a kind without the status subresource.
-    """
-    resource = client.resource(module.params["kind"], module.params["api_version"])
-    if "status" not in resource.subresources:
-        raise ValueError(
-            f"the kind {module.params['kind']} of {module.params['api_version']} has no status subresource"
-        )
+    def __init__(self, message: str, error: Any = None) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+def response_of(error: Any) -> dict[str, Any]:
+    """Return the response of the API server as a task returns it."""
+    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body
+    return {"status": error.status, "reason": error.reason, "body": body}
+
+
+def write(module: Any, client: Any) -> dict[str, Any]:
+    """Write the merged status of the object; merge again and retry after a conflict. Raise StatusError."""
+    kind, api_version = module.params["kind"], module.params["api_version"]
+    try:
+        resource = client.resource(kind, api_version)
+    except ResourceNotFoundError as error:
+        matched = "[kind, name, singularName, shortNames]"
+        raise StatusError(f"Failed to find exact match for {api_version}.{kind} by {matched}") from error
+    if "status" not in (resource.subresources or ()):
+        raise StatusError(f"Resource {api_version}.{resource.kind} does not support the status subresource")
     where = {"name": module.params["name"], "namespace": module.params["namespace"]}
     for attempt in range(1, ATTEMPTS + 1):
-        found = client.get(resource, **where).to_dict()
+        try:
+            found = client.get(resource, **where).to_dict()
+        except DynamicApiError as error:
+            text = f"Failed to retrieve requested object: {error.summary()}"
+            raise StatusError(text, response_of(error)) from error
         old = found.get("status") or {}
-        status = merge_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        try:
+            status = merge_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        except ValueError as error:
+            raise StatusError(f"The specified conditions failed to validate: {error}", str(error)) from error
         changed = status != old
         wanted = {**found, "status": status}
         if not changed or module.check_mode:
             return {"changed": changed, "result": wanted}
         try:
             return {"changed": True, "result": resource.status.replace(body=wanted, **where).to_dict()}
-        except ConflictError:
-            if attempt == ATTEMPTS:
-                raise
+        except DynamicApiError as error:
+            if not isinstance(error, ConflictError) or attempt == ATTEMPTS:
+                raise StatusError(f"Failed to replace status: {error.summary()}", response_of(error)) from error
     raise AssertionError("unreachable")
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleK8SModule(module_class=AnsibleModule, argument_spec=ARGUMENTS, supports_check_mode=True)
-    what = f"Cannot write the status of {module.params['kind']} {module.params['name']!r}"
     try:
         module.exit_json(**write(module, get_api_client(module)))
     except CoreException as error:
         module.fail_from_exception(error)
-    except (ValueError, ResourceNotFoundError) as error:
-        module.fail_json(msg=f"{what}: {error}")
-    except DynamicApiError as error:
-        module.fail_json(msg=f"{what}: {error.summary()}", status=error.status)
+    except StatusError as error:
+        module.fail_json(msg=str(error), **({} if error.error is None else {"error": error.error}))
 
 
 if __name__ == "__main__":
