@@ -6,6 +6,7 @@ fields. So are the values of variables whose names suggest it, and the fields th
 Masking in place also covers short values; ``Mask.apply`` masks the text of the whole record afterwards.
 """
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -274,8 +275,9 @@ def _mask_secret(mask: Mask, secret: RawObject) -> RawObject:
             changed[key] = _walk(value, lambda scalar, _: mask.add_base64(_text_of(scalar)), place=_Place.CONTENT)
         else:
             changed[key] = value if key in harmless else _mask_all(mask, value)
-    if isinstance(changed.get("data"), dict) and metadata_of(secret).get("namespace"):
-        changed["data"] |= {key: value for key, value in secret["data"].items() if key == "namespace"}
+    if isinstance(changed.get("data"), dict) and (namespace := metadata_of(secret).get("namespace")):
+        own = base64.b64encode(str(namespace).encode()).decode()  # in the token of a service account
+        changed["data"] |= {key: value for key, value in secret["data"].items() if (key, value) == ("namespace", own)}
     if "metadata" in secret:
         changed["metadata"] = _mask_metadata(mask, secret["metadata"])
     return changed

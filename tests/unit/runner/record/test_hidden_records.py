@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.cli.main import main
-from rolecall.kube.references import RawObject
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.masking import MIN_ANYWHERE
@@ -20,6 +21,7 @@ from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.run_record import Ending
 from rolecall.runner.record.secret_values import LAST_APPLIED
 from rolecall.runner.runs.events import RunSummary
+from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import exchange, make_record
 
 SECRETS = "/api/v1/namespaces/production/secrets"
@@ -66,9 +68,19 @@ KINDS = {
     "ConfigMap": ("/api/v1", "configmaps"),
     "Demo": ("/apis/demo.example.com/v1", "demos"),
 }
+SERVED = [
+    ApiResource(GVK(group, "v1", kind), plural, namespaced=True, verbs=frozenset(), subresources=frozenset())
+    for group, kind, plural in (
+        ("", "Secret", "secrets"),
+        ("", "ConfigMap", "configmaps"),
+        (DEMO.group, "Demo", "demos"),
+    )
+]
 FIELDS = st.sampled_from(["password", "name", "type", "path", "reason", "status", "namespace", "tls.crt", "kind", "a"])
 PLANTED = st.text("0123456789abcdefXYZ+/é\n\"'<& ", min_size=1, max_size=60).map(lambda text: f"planted-{text}")
-DATA = st.dictionaries(FIELDS, PLANTED | st.sampled_from(WORDS), min_size=1, max_size=4)
+DATA = st.dictionaries(FIELDS, PLANTED | st.sampled_from(WORDS), min_size=1, max_size=4).filter(
+    lambda data: data.get("namespace") != "production"  # shown, as in the token of a service account
+)
 
 
 def hidden(found: Exchange) -> Exchange:
@@ -120,7 +132,7 @@ def record_of(*exchanges: Exchange) -> StoredRecord:
     record = make_record(*exchanges, name="database")
     record.obj["metadata"]["namespace"] = "production"
     record.ending = Ending("succeeded", RunSummary("successful"), {"conditions": [CONDITION]})
-    return read_text(document_of(record).text, Path("one.jsonl"))
+    return read_text(document_of(record, resources=SERVED).text, Path("one.jsonl"))
 
 
 @given(kind=st.sampled_from(sorted(KINDS)), data=DATA, applied=st.booleans())
@@ -172,7 +184,7 @@ def test_secret_equal_to_a_word_of_the_record_is_masked_only_as_a_value(value: s
     made.obj["metadata"]["namespace"] = "production"
     made.ending = Ending("succeeded", RunSummary("successful"), {"conditions": [CONDITION]})
     path = tmp_path / "one.jsonl"
-    path.write_text(document_of(made).text)
+    path.write_text(document_of(made, resources=SERVED).text)
     record = read_text(path.read_text(), path)
     (found,) = record.exchanges[0]["answer"]["json"]["items"]
     assert identity_of(found) == identity_of(secret)
