@@ -27,6 +27,7 @@ from rolecall.cli.terminal import (
 from rolecall.kube.errors import KubeError
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.system.files import check_writable
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def _made(options: argparse.Namespace) -> "CrashTest":
 def _directory(given: Path | None) -> Iterator[Path]:
     """Yield the directory for records; a temporary one that stays empty is removed."""
     if given is not None:
+        check_writable(given)  # the first bad trial may come after minutes
         yield given
         return
     made = Path(tempfile.mkdtemp(prefix="rolecall-crashtest-"))

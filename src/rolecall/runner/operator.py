@@ -20,6 +20,7 @@ from rolecall.kube.client import Client, SelectedReads
 from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.runner.config.settings import Settings, resolve_max_concurrent_runs
 from rolecall.runner.config.watches import Watch
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.election.elector import Elector, election_of
 from rolecall.runner.election.lease_guard import LeaseGuard
@@ -47,7 +48,7 @@ from rolecall.runner.watch_controller import (
     WatchController,
 )
 from rolecall.system.clock import LoopClock
-from rolecall.system.files import OwnedDirectory, make_own_directory
+from rolecall.system.files import OwnedDirectory, check_writable
 from rolecall.system.logs import get_logger
 
 logger = get_logger("operator")
@@ -62,11 +63,15 @@ async def run_operator(
     guard: LeaseGuard | None = None,
     on_stop: Callable[[], object] | None = None,
 ) -> None:
-    """Run until a signal. Raise KubeError if there is no usable configuration for the API server.
+    """Run until a signal.
+
+    Raise KubeError if there is no usable configuration for the API server, and ConfigurationError for a setting that
+    can't work.
 
     With leader election, ``guard`` receives the time until which this process may run. ``on_stop`` is called after the
     last reconcile, before everything else stops.
     """
+    check_directories(settings)
     election = election_of(settings)
     kinds = [watch.gvk for watch in watches]
     metrics = OperatorMetrics(version("rolecall"), kinds)
@@ -213,6 +218,20 @@ async def running_proxy(client: Client, settings: Settings, may_write: Callable[
         await proxy.stop()
 
 
+def check_directories(settings: Settings) -> None:
+    """Create the directories of the settings, and write to each. Raise ConfigurationError if that fails.
+
+    A setting that is only used later must fail at the start: a run, or its record, would be lost.
+    """
+    found = {"--work-dir": settings.work_directory, "--record-dir": settings.record_directory}
+    for flag, path in (found | {"TMPDIR": settings.kubeconfig_directory}).items():
+        try:
+            if path is not None:
+                check_writable(path)
+        except OSError as error:
+            raise ConfigurationError(f"cannot write to the directory of {flag}: {error}") from error
+
+
 @asynccontextmanager
 async def work_directory(settings: Settings) -> AsyncIterator[Path]:
     """Yield the directory of the workspaces; a temporary one is removed at the end."""
@@ -223,7 +242,6 @@ async def work_directory(settings: Settings) -> AsyncIterator[Path]:
         finally:
             temporary.remove()
     else:
-        make_own_directory(settings.work_directory)
         shared = settings.kubeconfig_directory
         remove_old_kubeconfigs(shared or settings.work_directory, is_shared=shared is not None)
         yield settings.work_directory.resolve()

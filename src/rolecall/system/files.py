@@ -49,6 +49,16 @@ def make_own_directory(path: Path) -> None:
             )
 
 
+def check_writable(path: Path) -> None:
+    """Create a directory like ``make_own_directory``, and write to it. Raises OSError that names it."""
+    make_own_directory(path)
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def _is_open_to_all(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_IWOTH and found.st_mode & stat.S_ISVTX)
 

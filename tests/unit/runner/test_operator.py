@@ -1,8 +1,13 @@
 import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
-from rolecall.runner.operator import readiness_checks
+import pytest
+
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.runner.operator import readiness_checks, run_operator
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.warm.starter import ForkserverStarter
 
@@ -55,3 +60,14 @@ def test_readiness_reports_a_fork_server_that_is_not_alive() -> None:
     assert fork_server.line() == "[+]fork-server ok"
     (informers,) = readiness_checks(manager, Mock(spec=ProcessRunner, starter=ColdStarter()))
     assert informers.name == "informers"
+
+
+@pytest.mark.parametrize("name", ["work_directory", "record_directory", "kubeconfig_directory"])
+@pytest.mark.parametrize("path", ["/proc", "/proc/records", "{file}", "{file}/below"])
+async def test_directory_that_cannot_be_written_ends_the_start(name: str, path: str, tmp_path: Path) -> None:
+    """Each directory of the settings is only used when a run starts or ends. Root can't write to /proc either."""
+    file = tmp_path / "file"
+    file.touch()
+    directory = Path(path.format(file=file))
+    with pytest.raises(ConfigurationError, match=f"cannot write to the directory of .*{directory}"):
+        await run_operator(Settings(**{name: directory}), ())

@@ -307,8 +307,8 @@ class ServingCertificate:
 
     @property
     def is_mounted(self) -> bool:
-        """Whether there is a mounted certificate."""
-        return (self._directory / "tls.crt").exists() and (self._directory / "tls.key").exists()
+        """Whether there is a mounted certificate, or a part of one, which is invalid."""
+        return (self._directory / "tls.crt").exists() or (self._directory / "tls.key").exists()
 
     def load(self) -> None:
         """Load the mounted certificate, or create one. Raise ConfigurationError if the mounted one is invalid."""

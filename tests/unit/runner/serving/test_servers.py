@@ -466,6 +466,16 @@ async def test_mounted_certificate_is_served(mounted: Mounted) -> None:
     assert mounted.reads == [True]
 
 
+@pytest.mark.parametrize("missing", ["tls.crt", "tls.key"])
+def test_half_of_a_mounted_certificate_is_invalid(missing: str, mounted: Mounted, tmp_path: Path) -> None:
+    """A self-signed certificate in its place would be found by the first client only."""
+    mounted.put()
+    (found,) = tmp_path.rglob(missing)
+    found.unlink()
+    with pytest.raises(ConfigurationError, match="invalid certificate in .*No such file"):
+        mounted.certificate.load()
+
+
 async def test_renewed_certificate_is_served_without_restart(mounted: Mounted) -> None:
     mounted.put()
     async with mounted.served() as port:
