@@ -28,6 +28,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.system.files import check_writable
+from rolecall.system.logs import printable
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _crashtest(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
         with interrupted_by_signals():
             found = _made(options)
     except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:
-        sys.stderr.write(f"rolecall crashtest: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"rolecall crashtest: {printable(' '.join(str(error).split()))}\n")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -28,6 +28,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.runner.config.ansible_config import check_ansible_core
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.system.logs import printable
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         with interrupted_by_signals():
             plan = _made(options)
     except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:
-        sys.stderr.write(f"rolecall plan: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"rolecall plan: {printable(' '.join(str(error).split()))}\n")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
+from rolecall.system.logs import printable
 
 if TYPE_CHECKING:
     from rolecall.workbench.permissions.manifests import Permission
@@ -86,7 +87,7 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         if options.compare:
             return _compare(needed, options.compare, sources)
     except (ConfigurationError, RbacError) as error:
-        sys.stderr.write(f"rolecall rbac: {error}\n")
+        sys.stderr.write(f"rolecall rbac: {printable(str(error))}\n")
         return 1
     _write(needed, options.name, sources)
     return 0
@@ -97,7 +98,7 @@ def _write(needed: "dict[Permission, set[str]]", name: str, sources: "list[Sourc
 
     kinds = ", ".join(source.watch.gvk.kind for source in sources if source.recorded)
     sys.stdout.write(f"# The least that the recorded runs needed (kinds: {kinds}), with the operator's own needs.\n")
-    sys.stdout.writelines(f"# {line}\n" for line in _untried(sources))
+    sys.stdout.writelines(f"# {printable(line)}\n" for line in _untried(sources))
     sys.stdout.writelines(f"{line}\n" for line in manifests_of(needed, name))
 
 
@@ -116,7 +117,7 @@ def _compare(needed: "dict[Permission, set[str]]", paths: list[Path], sources: "
         f"too much: {grant.permission}, in {grant.location}" for grant in grants if grant.permission in superfluous
     ]
     lines = lines or ["equal: nothing is missing, and nothing is too much"]
-    sys.stdout.writelines(f"{line}\n" for line in (*lines, *_untried(sources)))
+    sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_untried(sources)))
     return DIFFERENT if lacking or superfluous else 0
 
 

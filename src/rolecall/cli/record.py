@@ -7,10 +7,12 @@ line on standard error gives the reason, and the exit code is that of its ``Reco
 import argparse
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rolecall.runner.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
+from rolecall.system.logs import printable
 
 CONFIDENTIAL = (
     "Records contain the data that a role works with. Secrets are masked, but treat the files as confidential."
@@ -61,22 +63,25 @@ def _list(options: argparse.Namespace) -> int:
             records.append(read_ends(path))
         except RecordError as error:
             codes.append(_fail(error))
-    sys.stdout.writelines(f"{line}\n" for line in table(records))
+    sys.stdout.writelines(f"{printable(line)}\n" for line in table(records))
     return codes[0] if codes else 0
 
 
 def _show(options: argparse.Namespace) -> int:
     from rolecall.runner.record.timeline import rendered  # noqa: PLC0415
+    from rolecall.workbench.plan.shown_changes import map_strings  # noqa: PLC0415
 
     try:
         record = read_record(options.file)
     except RecordError as error:
         return _fail(error)
+    head, end, exchanges, tasks = map_strings([record.head, record.end, record.exchanges, record.tasks], printable)
+    record = replace(record, head=head, end=end, exchanges=tuple(exchanges), tasks=tuple(tasks))
     is_colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     sys.stdout.writelines(f"{line}\n" for line in rendered(record, is_colored=is_colored))
     return 0
 
 
 def _fail(error: RecordError) -> int:
-    sys.stderr.write(f"rolecall record: {error}\n")
+    sys.stderr.write(f"rolecall record: {printable(str(error))}\n")
     return error.exit_code

@@ -30,6 +30,7 @@ from rolecall.runner.config.ansible_config import check_ansible_core
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.record.reader import exit_codes_text
+from rolecall.system.logs import printable
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _replay(options: argparse.Namespace) -> int:
         with interrupted_by_signals(), progress() as report:
             replays = asyncio.run(_replays(options, report))
     except (ConfigurationError, ControlPlaneError, KubeError, SourceError, OSError) as error:
-        sys.stderr.write(f"rolecall replay: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"rolecall replay: {printable(' '.join(str(error).split()))}\n")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -109,7 +110,7 @@ def _print(replays: "Replays", options: argparse.Namespace) -> None:
 
     for each in replays.found:
         if isinstance(each, BadRecord):
-            sys.stderr.write(f"rolecall replay: {' '.join(each.text.split())}\n")
+            sys.stderr.write(f"rolecall replay: {printable(' '.join(each.text.split()))}\n")
     if options.output == "json":
         sys.stdout.write(json.dumps(document_of(replays), indent=2, ensure_ascii=False) + "\n")
         return

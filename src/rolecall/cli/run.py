@@ -41,7 +41,7 @@ from rolecall.runner.config.settings import LOG_EVENTS, Settings, ansible_operat
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election import lease_guard
 from rolecall.system import logs
-from rolecall.system.logs import Event, LogSettings, get_logger
+from rolecall.system.logs import Event, LogSettings, get_logger, printable
 
 _GVK = re.compile(r"(?P<group>[^/]*)/(?P<version>[^,]*), Kind=(?P<kind>.*)", re.DOTALL)
 
@@ -198,7 +198,7 @@ def _failed(program: Program, message: str, error: Exception) -> int:
     if program.is_drop_in:
         logger.error(message, error=str(error))
     else:
-        sys.stderr.write(f"{program.name}: {error}\n")
+        sys.stderr.write(f"{program.name}: {printable(str(error))}\n")
     return 1
 
 

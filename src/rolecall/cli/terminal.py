@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from rolecall.system import logs
-from rolecall.system.logs import LogSettings
+from rolecall.system.logs import LogSettings, printable
 
 BROKEN_PIPE: Final = 141
 """The exit code of a command whose reader has left, as in ``rolecall record show FILE | head``, as of SIGPIPE."""
@@ -102,14 +102,14 @@ def progress_with_lines() -> Iterator[tuple[Callable[[str], None], Callable[[Ite
 def print_lines(lines: Iterable[StyledLine]) -> None:
     """Print lines to standard output, with their styles if that is a terminal and NO_COLOR is not set."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        sys.stdout.writelines(f"{line.text}\n" for line in lines)
+        sys.stdout.writelines(f"{printable(line.text)}\n" for line in lines)
         return
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     console = Console()
     for line in lines:
-        console.print(Text(line.text, line.style), soft_wrap=True)
+        console.print(Text(printable(line.text), line.style), soft_wrap=True)
 
 
 INTERRUPTED: Final = 130

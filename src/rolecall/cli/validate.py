@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.system import logs
-from rolecall.system.logs import LogSettings
+from rolecall.system.logs import LogSettings, printable
 
 if TYPE_CHECKING:
     from rolecall.workbench.project.validate import Problem, Report
@@ -83,7 +83,7 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
         check_ansible_core()
         report = validate(options.watches_file, os.environ, crds)
     except ConfigurationError as error:
-        sys.stderr.write(f"rolecall validate: {error}\n")
+        sys.stderr.write(f"rolecall validate: {printable(str(error))}\n")
         return 1
     counted = {severity: sum(each.severity == severity for each in report.problems) for severity in _COLORS}
     lines = _as_json(report, counted) if options.format == "json" else _as_text(report, counted, options.watches_file)

@@ -84,9 +84,33 @@ def _renderers(encoder: str) -> list[Any]:
     """Return the processors that write a line."""
     on_terminal = sys.stderr.isatty()
     if encoder == "console" or (encoder == "auto" and on_terminal):
-        return [_console_stacktrace, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
+        return [
+            _make_printable,
+            _console_stacktrace,
+            structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts"),
+        ]
     renderer = structlog.processors.JSONRenderer(default=str, separators=(",", ":"))
     return [structlog.processors.EventRenamer("msg"), _order_keys, renderer]
+
+
+def printable(text: str) -> str:
+    """Return a text that can't control a terminal: of all control characters, line ends and tabs remain.
+
+    Authors of objects and roles choose names and messages, and others read them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _make_printable(_logger: object, _method: str, event: Event) -> Event:
+    """Replace control characters in a line for the console; JSON escapes them itself."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = printable(value)
+    return event
 
 
 def _order_keys(_logger: object, _method: str, event: Event) -> Event:

@@ -3,11 +3,18 @@
 SIGTERM and SIGHUP end a command as Ctrl-C does, whatever it is doing just then.
 """
 
+import contextlib
+import io
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolecall.cli.terminal import print_lines
 
 PROGRAM = """
 from rolecall.cli.terminal import configure_quiet_logs
@@ -71,3 +78,19 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without a style."""
+
+    text: str
+    style: str = ""
+
+
+@given(st.text())
+def test_printed_line_has_no_control_characters(text: str) -> None:
+    """Plans, replays, and crash tests print names and values that other authors chose."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        print_lines([Line(text)])
+    assert [each for each in printed.getvalue() if not each.isprintable() and each not in "\n\t"] == []

@@ -1,6 +1,8 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -69,5 +71,6 @@ async def test_directory_that_cannot_be_written_ends_the_start(name: str, path: 
     file = tmp_path / "file"
     file.touch()
     directory = Path(path.format(file=file))
+    given: dict[str, Any] = {name: directory}
     with pytest.raises(ConfigurationError, match=f"cannot write to the directory of .*{directory}"):
-        await run_operator(Settings(**{name: directory}), ())
+        await run_operator(replace(Settings(), **given), ())

@@ -105,3 +105,14 @@ def test_lines_are_searchable_as_text() -> None:
     assert line.startswith('{"level":"info","ts":"')
     assert '","logger":"early","msg":"Watch restarted","reason":"x",' in line
     assert line.endswith(('"kind":"Foo","job":"7"}', '"job":"7","kind":"Foo"}'))
+
+
+def test_control_characters_are_escaped_on_the_console() -> None:
+    """Authors of objects and roles choose some values, and others read the log."""
+    program = (
+        "from rolecall.system.logs import *; configure(LogSettings(encoder='console'));"
+        "get_logger('run').error('Task failed', task='a\\x1b]0;b\\x07\\rc\\u202ed', items=['\\x1b[2J'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "Task failed" in done.stderr
+    assert [each for each in done.stderr if not each.isprintable() and each not in "\n\t"] == []

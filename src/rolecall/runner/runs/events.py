@@ -1,8 +1,9 @@
 """The events of a run and its summary, as plain values, and how they are read from ansible-runner.
 
 A ``RunEvent`` is the small part of one ansible-runner event that the operator needs; a ``RunSummary`` is the result of
-a whole run. Both can be logged, sent through a pipe, and built by tests. Strings contain no colors, and messages are
-at most 2 KiB long.
+a whole run. Both can be logged, sent through a pipe, and built by tests. Strings contain no colors. Each has a limit:
+authors of roles and objects choose names of tasks and hosts, messages, and statistics, and all objects share the
+operator, its log, and its records.
 
 ``read_event`` runs in the process of the run, so that large results are never sent to the operator. It keeps nothing of
 a result that ``no_log`` hides: since ansible-core 2.19 even the printed text of such a task quotes its message. The
@@ -14,12 +15,18 @@ its result.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from rolecall.kube.quantities import format_bytes
+
 MESSAGE_LIMIT_BYTES = 2048
 """The longest message of a run: it has to fit into a condition and into a log line."""
+
+RECAP_LIMIT_BYTES = 1 << 20
+"""The most that a run may report at its end: the values of ``set_stats`` and the counts of its hosts. Objects of
+Kubernetes aren't larger either."""
 
 HIDDEN = "hidden, because the task says no_log"
 
@@ -36,6 +43,8 @@ Status = Literal["successful", "failed", "timeout", "canceled", "error"]
 
 _STDOUT_LIMIT_BYTES = 8192
 _ITEM_LIMIT_BYTES = 256
+_NAME_LIMIT_BYTES = 512
+_MAX_CONDITIONS = 100
 _COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -192,16 +201,16 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
     stats = name == "playbook_on_stats"
     item = result.get("_ansible_item_label", result.get(str(result.get("ansible_loop_var", "item"))))
     duration = data.get("duration")
-    return RunEvent(
+    event = RunEvent(
         name=name,
-        created=str(raw.get("created") or ""),
-        started=to_text(data.get("start")),
-        task=to_text(data.get("task")),
-        full_name=to_text(data.get("name")) if data.get("name") != data.get("task") else "",
-        task_id=to_text(data.get("task_uuid")),
-        task_path=_argument_specs(data, result) or to_text(data.get("task_path")),
-        action=to_text(data.get("task_action")),
-        host=to_text(data.get("host")),
+        created=_name(raw.get("created")),
+        started=_name(data.get("start")),
+        task=_name(data.get("task")),
+        full_name=_name(data.get("name")) if data.get("name") != data.get("task") else "",
+        task_id=_name(data.get("task_uuid")),
+        task_path=_argument_specs(data, result) or cut(to_text(data.get("task_path"))),
+        action=_name(data.get("task_action")),
+        host=_name(data.get("host")),
         item="" if censored else cut(to_text(item), _ITEM_LIMIT_BYTES),
         message=HIDDEN if censored else cut(_debug_output(data, result) or result_message(result)),
         stdout="" if censored else cut(strip_colors(to_text(raw.get("stdout"))), _STDOUT_LIMIT_BYTES),
@@ -211,9 +220,23 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         duration_seconds=float(duration) if isinstance(duration, int | float) else 0.0,
         requeue=_requeue(name, data, result),
         written=_written(name, data, result),
-        counts={key: _mapping(data.get(key)) for key in _COUNT_NAMES} if stats else {},
+        counts={key: _counts(data.get(key)) for key in _COUNT_NAMES} if stats else {},
         stats=_mapping(data.get("artifact_data")) if stats else {},
     )
+    size = len(event.to_json()) if stats else 0
+    if size <= RECAP_LIMIT_BYTES:
+        return event
+    what = f"the values of set_stats and the counts of hosts take {format_bytes(size)}"
+    message = f"{what}, and a run may report at most {format_bytes(RECAP_LIMIT_BYTES)}"
+    return replace(event, counts={}, stats={}, message=message)
+
+
+def _counts(value: object) -> dict[str, Any]:
+    return {_name(host): count for host, count in _mapping(value).items()}
+
+
+def _name(value: object) -> str:
+    return cut(to_text(value), _NAME_LIMIT_BYTES)
 
 
 _PRINTED_RESULT = re.compile(r"^(?:fatal|failed): \[[^\n]*?=> (?=\{)", re.MULTILINE)
@@ -260,7 +283,10 @@ def _requeue(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> M
     is_result = name in ("runner_on_ok", "runner_item_on_ok")
     if not is_result or data.get("task_action") not in REQUEUE_ACTIONS or not result or "results" in result:
         return None
-    return {key: result[key] for key in ("period", "at") if result.get(key) is not None} or {"period": None}
+    given = {key: result[key] for key in ("period", "at") if result.get(key) is not None}
+    return {key: value if isinstance(value, int | float) else _name(value) for key, value in given.items()} or {
+        "period": None
+    }
 
 
 def _written(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -272,10 +298,10 @@ def _written(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> M
         return None
     conditions = [
         {key: cut(to_text(item[key]), _ITEM_LIMIT_BYTES) for key in ("type", "status", "reason") if item.get(key)}
-        for item in found
+        for item in found[:_MAX_CONDITIONS]
         if isinstance(item, Mapping)
     ]
-    target = {key: to_text(arguments.get(key)) for key in ("api_version", "kind", "namespace", "name")}
+    target = {key: _name(arguments.get(key)) for key in ("api_version", "kind", "namespace", "name")}
     return {**target, "conditions": conditions}
 
 

@@ -18,7 +18,7 @@ from rolecall.runner.config.content import PlaybookContent
 from rolecall.runner.config.settings import HIGHEST_VERBOSITY, LogEvents, Settings, parse_integer
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.api_access import ApiAccess, RequestListener
-from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, strip_colors
+from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, cut, strip_colors
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
 from rolecall.runner.runs.variables import ExtraVarsRequest, check_nesting, extra_vars
 from rolecall.runner.runs.workspace import Inputs, Workspace
@@ -147,7 +147,7 @@ def _integer(obj: RawObject, annotation: str, default: int) -> int:
         return default
     number = parse_integer(text)
     if number is None:
-        logger.info("Ignoring an annotation that isn't an integer", annotation=annotation, value=text)
+        logger.info("Ignoring an annotation that isn't an integer", annotation=annotation, value=cut(text, 64))
         return default
     return number
 

@@ -135,6 +135,8 @@ class RunSummaryBuilder:
             ]
         if self._requeue_failure:
             failures.append(self._requeue_failure)
+        if self._recap and self._recap.message:
+            failures.append(TaskFailure("", "", self._recap.message))
         if ending.reason:
             return [*failures, TaskFailure(self._task, "", cut(ending.reason))]
         if failures:

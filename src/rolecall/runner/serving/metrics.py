@@ -350,7 +350,11 @@ class ControllerMetrics:
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The default buckets of Prometheus' Go client, in seconds."""
 
-_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+MAX_USER_METRICS = 1000
+"""The maximum number of metrics of roles: each stays in memory, and in each scrape, as long as the operator runs."""
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{,199}")
+_MAX_DESCRIPTION = 1000
 _OPERATIONS: Mapping[str, Mapping[str, type]] = {
     "counter": {"increment": bool, "add": float},
     "gauge": {
@@ -419,13 +423,15 @@ class UserMetrics:
             raise RefusedError("only one metric can be processed at a time")
         (kind,) = kinds
         operations = _read_operations(kind, request[kind])
-        description = _read(request, "description", str) or ""
+        description = (_read(request, "description", str) or "")[:_MAX_DESCRIPTION]
         metric = self._metrics.get(name)
         if metric is None:
+            if len(self._metrics) >= MAX_USER_METRICS:
+                raise RefusedError(f"roles already have {MAX_USER_METRICS} metrics, and more would fill the memory")
             try:
                 metric = self._metrics[name] = self._create(name, description, kind)
             except ValueError as error:
-                logger.error("Cannot export a metric of a role", metric=name, error=str(error))  # noqa: TRY400
+                logger.error("Cannot export a metric of a role", error=str(error))  # noqa: TRY400
                 return
         known = {PlainCounter: "counter", Gauge: "gauge"}.get(type(metric), "histogram or summary")
         if kind not in known.split():
@@ -440,7 +446,7 @@ class UserMetrics:
     def _create(self, name: str, description: str, kind: str) -> UserMetric:
         """Return a new, registered metric. Raise ValueError for an invalid name or one in use."""
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a valid metric name")
+            raise ValueError(f"{name[:200]!r} is not a valid metric name")
         match kind:
             case "counter":
                 counter = PlainCounter(name, description)

@@ -268,9 +268,14 @@ def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | N
 
 
 def user_metrics_application(apply: Callable[[object], None]) -> web.Application:
-    """Return the application that passes each decoded request to ``apply``, and responds with 400 if it is invalid."""
+    """Return the application that passes each decoded request to ``apply``, and responds with 400 if it is invalid.
+
+    A website that a browser on the same machine shows can reach it, too, under any name that resolves to loopback.
+    """
 
     async def respond(request: web.Request) -> web.Response:
+        if "Origin" in request.headers or request.url.host not in (LOOPBACK, "localhost", "::1"):
+            return web.Response(status=421, text="Metrics of roles are taken from runs, not from a website\n")
         try:
             apply(json.loads(await request.read()))
         except (RefusedError, ValueError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli.main import main
+from rolecall.runner.record.document import document_of
 from rolecall.runner.record.reader import (
     EmptyRecordError,
     NotARecordError,
@@ -18,8 +19,10 @@ from rolecall.runner.record.reader import (
     read_record,
     to_line,
 )
+from rolecall.runner.record.run_record import Ending
+from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
 from tests.unit.docs.pages import PROJECT
-from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, write_record
+from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, make_record, write_record
 
 
 def newer(text: str) -> str:
@@ -161,3 +164,25 @@ def test_list_shows_valid_records_and_reports_the_others(tmp_path: Path, capsys:
     assert header.split() == ["STARTED", "KIND", "NAME", "OUTCOME", "TOOK", "TASKS", "REQUESTS", "FILE"]
     assert row.split()[1:] == ["Demo", "ns/one", "succeeded", "250ms", "1", "0", "1.jsonl"]
     assert ["2.jsonl: the file is empty" in line for line in printed.err.splitlines()] == [True, False]
+
+
+ATTACK = "\x1b]0;title\x07\x1b[2J\x9b31m\rname\u202egnp"
+
+
+def test_control_characters_of_an_author_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Authors of objects and roles choose these texts, and others read them."""
+    record = make_record(exchange("PUT", f"{CONFIG_MAPS}/a", config_map(ATTACK), config_map(ATTACK), 201))
+    record.obj["metadata"]["name"] = ATTACK
+    failed = RunEvent(name="runner_on_failed", task=ATTACK, task_id="2", host=ATTACK, message=ATTACK, task_path=ATTACK)
+    record.on_event(failed)
+    summary = RunSummary("failed", failures=(TaskFailure(ATTACK, ATTACK, ATTACK),))
+    record.ending = Ending("failed", summary, {ATTACK: ATTACK})
+    path = tmp_path / "one.jsonl"
+    path.write_text(document_of(record).text)
+    path.with_name("two.jsonl").write_text("")
+    for arguments in (["show", str(path)], ["list", str(tmp_path)], ["show", f"{tmp_path}/{ATTACK}"]):
+        main(["record", *arguments])
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert "name" in text
+        assert [each for each in text if not each.isprintable() and each not in "\n\t"] == []

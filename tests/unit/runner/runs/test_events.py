@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolecall.runner.config.settings import LogEvents
 from rolecall.runner.runs.events import (
     HIDDEN,
+    RECAP_LIMIT_BYTES,
     RunEvent,
     RunSummary,
     TaskFailure,
@@ -16,6 +18,8 @@ from rolecall.runner.runs.events import (
     result_message,
     strip_colors,
 )
+from rolecall.runner.runs.launcher import log_line
+from rolecall.runner.runs.run_summary import Ending, RunSummaryBuilder
 
 
 def raw_event(name: str, result: dict[str, Any] | None = None, **data: Any) -> dict[str, Any]:
@@ -224,3 +228,46 @@ def test_dropped_result_is_read_from_the_printed_one(head: str, indent: int | No
 def test_printed_result_reveals_nothing_that_is_hidden_or_broken(result: str) -> None:
     raw = raw_event("runner_on_failed") | {"stdout": f"fatal: [localhost]: FAILED! => {result}"}
     assert "s3cret" not in read_event(raw).message
+
+
+LARGE = {"text": "x" * 200_000, "list": ["y"] * 60_000, "mapping": {"z" * 200_000: 1}, "letters": "é" * 300}
+FIELDS = ("task", "name", "task_uuid", "task_path", "task_action", "host", "start", "artifact_data", "ok")
+CONDITIONS = [{"type": "t" * 3000, "status": "True"}] * 3000
+RESULTS: dict[str, dict[str, Any]] = {
+    "message": {"msg": "m" * 200_000},
+    "item": {"item": "i" * 200_000},
+    "requeue": {"period": "p" * 200_000},
+    "conditions": {"invocation": {"module_args": {"conditions": CONDITIONS, "name": "n" * 200_000}}},
+}
+ACTIONS = ("command", "debug", "operator_sdk.util.requeue_after", "operator_sdk.util.k8s_status")
+
+
+@given(
+    st.fixed_dictionaries({name: st.sampled_from(sorted(LARGE)) for name in FIELDS}),
+    st.sampled_from(["runner_on_ok", "playbook_on_task_start", "playbook_on_stats", "runner_item_on_failed"]),
+    st.sampled_from(sorted(RESULTS)),
+    st.sampled_from(ACTIONS),
+)
+def test_any_event_is_small(data: dict[str, str], event: str, result: str, action: str) -> None:
+    """An event is logged, recorded, and read by an operator that other objects need, too."""
+    raw = raw_event(event, RESULTS[result])
+    raw["event_data"] |= {field: LARGE[size] for field, size in data.items()} | {"task_action": action}
+    found = read_event(raw | {"stdout": "o" * 200_000, "created": "c" * 200_000})
+    assert len(found.to_json()) <= (RECAP_LIMIT_BYTES if event == "playbook_on_stats" else 100_000)
+    line = log_line(found, LogEvents.EVERYTHING)
+    assert line is not None
+    assert len(json.dumps(line)) < 32_000
+
+
+@pytest.mark.parametrize(
+    "recap",
+    [{"artifact_data": {"report": "x" * 70_000_000}}, {"ok": {f"host-{number}": 1 for number in range(100_000)}}],
+    ids=["statistics", "hosts"],
+)
+def test_run_that_reports_too_much_fails_with_the_limit(recap: dict[str, Any]) -> None:
+    builder = RunSummaryBuilder()
+    builder.add(read_event(raw_event("playbook_on_stats", **recap)))
+    summary = builder.finish(Ending("successful", 0))
+    assert summary.status == "failed"
+    assert "a run may report at most 1Mi" in summary.message
+    assert summary.stats == {}

@@ -4,9 +4,11 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.serving.metrics import (
+    MAX_USER_METRICS,
     ControllerMetrics,
     OperatorMetrics,
     RefusedError,
@@ -342,3 +344,23 @@ def test_invalid_name_does_not_fail_the_role(role_metrics: Metrics, name: str, k
     elif name != "taken":
         role_metrics.post(name, **{kind: {}})
     assert role_metrics.lines() == before
+
+
+def test_metrics_of_roles_have_limits(role_metrics: Metrics) -> None:
+    """Each name, whoever chooses it, stays in the operator's memory and in each scrape."""
+    for number in range(MAX_USER_METRICS):
+        role_metrics.user.apply(
+            {"name": f"metric_{number}", "description": "d" * 100_000, "counter": {"increment": True}}
+        )
+    with pytest.raises(RefusedError, match="already have 1000 metrics"):
+        role_metrics.post("one_more", counter={"increment": True})
+    role_metrics.post("metric_7", counter={"increment": True})
+    assert role_metrics.value("metric_7") == 2
+    assert max(map(len, role_metrics.lines())) < 1200
+
+
+def test_long_name_of_a_metric_is_invalid_and_not_logged_whole(role_metrics: Metrics) -> None:
+    with capture_logs() as logged:
+        role_metrics.post("n" * 1_000_000, gauge={"increment": True})
+    assert role_metrics.lines() == []
+    assert len(str(logged)) < 1000

@@ -392,6 +392,21 @@ async def test_metric_of_a_role_is_served_with_the_others() -> None:
 
 
 @pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example.com"}, {"Host": "evil.example.com:80"}, {"Origin": "http://evil.example.com"}],
+    ids=["another name", "with a port", "another origin"],
+)
+async def test_metric_of_a_website_is_rejected(headers: dict[str, str]) -> None:
+    """A browser on the machine reaches loopback, too."""
+    telemetry = OperatorMetrics("test")
+    body = json.dumps({"name": "mine", "description": "", "counter": {"increment": True}})
+    async with TestClient(TestServer(user_metrics_application(telemetry.user_metrics.apply))) as client:
+        response = await client.post("/metrics", data=body, headers=headers)
+        assert response.status == 421
+    assert b"mine" not in telemetry.render()
+
+
+@pytest.mark.parametrize(
     ("body", "text"),
     [
         ("{}", "a request should contain at least one metric"),
@@ -472,7 +487,7 @@ def test_half_of_a_mounted_certificate_is_invalid(missing: str, mounted: Mounted
     mounted.put()
     (found,) = tmp_path.rglob(missing)
     found.unlink()
-    with pytest.raises(ConfigurationError, match="invalid certificate in .*No such file"):
+    with pytest.raises(ConfigurationError, match=r"invalid certificate in .*No such file"):
         mounted.certificate.load()
 
 
