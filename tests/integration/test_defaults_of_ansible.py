@@ -43,6 +43,10 @@ TELL = """
   delay: 0.1
 - name: Make a temporary directory
   ansible.builtin.copy: {content: x, dest: "{{ playbook_dir }}/written"}
+- name: Start what outlives the run
+  ansible.builtin.command: sleep 600
+  async: 900
+  poll: 0
 - name: Tell
   ansible.builtin.set_stats:
     data:
@@ -69,7 +73,9 @@ def operator(request: pytest.FixtureRequest, defined: ControlPlane, project: Pat
     """Give the project's operator, which serves the whole cluster."""
     command = ("env", "-u", "ANSIBLE_GATHERING", *ROLECALL)
     arguments = (f"--warm={request.param}", "--zap-log-level=debug")
-    operator = Operator(project, defined.kubeconfig, "", arguments, {"HOME": str(project / "home")}, command)
+    (project / "temporary").mkdir(exist_ok=True)
+    variables = {"HOME": str(project / "home"), "TMPDIR": str(project / "temporary")}
+    operator = Operator(project, defined.kubeconfig, "", arguments, variables, command)
     operator.start()
     yield operator
     operator.stop()
@@ -99,11 +105,17 @@ async def test_facts_are_gathered_only_on_request(status: dict[str, Any]) -> Non
     assert (status["facts"], status["onRequest"]) == (False, True)
 
 
-async def test_tasks_in_the_background_and_temporary_files_lie_below_home(
-    status: dict[str, Any], project: Path
+async def test_background_job_is_killed_with_its_run_and_leaves_nothing(
+    operator: Operator, status: dict[str, Any], project: Path
 ) -> None:
-    assert Path(status["results"]).parent == project / "home/.ansible_async"
-    assert (project / "home/.ansible/tmp").is_dir()
+    assert is_true({"status": status}, "Successful")
+    lines = operator.messages("The end of the run killed background jobs")
+    assert [len(line["jobs"]) for line in lines] == [1] * len({line["job"] for line in lines})  # one line for each run
+    assert lines
+    assert Path(status["results"]).parent.name == "async"
+    assert not (project / "home/.ansible_async").exists()
+    assert not (project / "home/.ansible/tmp").exists()
+    assert [path.name for path in (project / "temporary").rglob("*") if "payload" in path.name] == []
 
 
 async def test_warm_server_accepts_every_run(operator: Operator, status: dict[str, Any]) -> None:

@@ -46,7 +46,6 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])", "<uuid>"),
         (r"\b0x[0-9a-f]{6,}\b", "<address>"),
         (r"(127\.0\.0\.1|localhost):\d{4,5}\b", r"\1:<port>"),
-        (r"\.ansible_async/[\w.]+", ".ansible_async/<job>"),
         (r"(?s)(deserialization failed: .*?): (?:File |[^|]* \| [~^]+).*?(\w+(?:: [^|]*)?)$", r"\1: <traceback> \2"),
         (r"(?s)Traceback \(most recent call last\):(?:(?!Traceback|\w+Error).)*KeyboardInterrupt", "<traceback>"),
         (r'"(child_pid|inode|resourceVersion|duration|elapsed)": "?[\d.]+"?', r'"\1": <number>'),

@@ -2,7 +2,7 @@
 
 The user's settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles
 path, the gathering of facts, and whether conditions must be boolean become environment variables of the operator, which
-its runs and the fork server inherit. Directories below HOME become variables of localhost, because they must not reach
+its runs and the fork server inherit. Directories of Ansible become variables of localhost, because they must not reach
 other hosts.
 
 The fork server and the processes of runs import this module, so it imports neither ansible-core nor the log.
@@ -10,7 +10,6 @@ The fork server and the processes of runs import this module, so it imports neit
 
 import configparser
 import os
-import pwd
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,9 +23,6 @@ _DIRECTORY_VARIABLES = {
     "remote_tmp": ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"),
     "async_dir": ("ANSIBLE_ASYNC_DIR",),
 }
-_USER_VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
-"""The variables with the user name for Python's ``getpass``, and so for Ansible's local connection."""
-
 _DECISIVE = ("ANSIBLE_ALLOW_BROKEN_CONDITIONALS", "ANSIBLE_GATHERING")
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
 
@@ -92,20 +88,15 @@ def collection_directories(environment: Mapping[str, str]) -> list[str]:
     return [os.path.expandvars(os.path.expanduser(each)).removesuffix("/ansible_collections") for each in found]  # noqa: PTH111
 
 
-def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make localhost keep Ansible's files below HOME; empty if it already does.
+def directory_variables(environment: Mapping[str, str], remote_tmp: Path, async_dir: Path) -> dict[str, str]:
+    """Return the variables that make localhost keep Ansible's files in these directories, unless others are configured.
 
-    Ansible expands ``~`` with the passwd file in some places and with HOME in others. If these differ, as for random
-    users of OpenShift, it would look for an asynchronous task in another directory than the one in which it runs.
+    Ansible's own default is below HOME, which may not be writable, and where nothing removes the files of killed tasks.
     """
-    home = environment.get("HOME", "")
-    if not home or home == _home_by_name(environment):
-        return {}
     defaults = AnsibleConfig.find(environment).defaults
-    directories = {"remote_tmp": ".ansible/tmp", "async_dir": ".ansible_async"}
     return {
-        f"ansible_{key}": f"{home}/{directory}"
-        for key, directory in directories.items()
+        f"ansible_{key}": str(directory)
+        for key, directory in {"remote_tmp": remote_tmp, "async_dir": async_dir}.items()
         if key not in defaults and not any(environment.get(name) for name in _DIRECTORY_VARIABLES[key])
     }
 
@@ -124,15 +115,6 @@ def _paths(
         yield from default[1:]
     for each in filter(None, given.split(os.pathsep)):
         yield each if each.startswith(_EXPANDED_BY_ANSIBLE) else str(base / each)
-
-
-def _home_by_name(environment: Mapping[str, str]) -> str:
-    """Return the expansion of ``~NAME`` for the user name that Ansible determines, or HOME."""
-    name = next((environment[variable] for variable in _USER_VARIABLES if environment.get(variable)), "")
-    try:
-        return (pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())).pw_dir
-    except KeyError:
-        return f"~{name}" if name else environment.get("HOME", "")
 
 
 MINIMUM = "2.18"

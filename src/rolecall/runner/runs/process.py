@@ -94,6 +94,7 @@ class RunSpec:
         return RunnerInput(
             ident=self.ident,
             workspace=str(self.workspace.path),
+            temporary=str(self.workspace.temporary),
             role=str(self.content.path) if is_role else "",
             playbook="" if is_role else str(self.content.path),
             verbosity=self.verbosity,
@@ -263,7 +264,9 @@ class ProcessRunner:
             await uninterrupted(_stop(spec, process, reading))
             raise
         finally:
-            await run_in_thread(lambda: spec.workspace.finish(spec.ident))
+            if killed := await run_in_thread(lambda: spec.workspace.finish(spec.ident)):
+                advice = "wait for them in the same run, with poll or async_status"
+                logger.warning("The end of the run killed background jobs", jobs=killed, advice=advice)
         return output.summary.finish(ending)
 
 

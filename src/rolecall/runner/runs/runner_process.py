@@ -58,6 +58,7 @@ class RunnerInput:
 
     ident: str
     workspace: str
+    temporary: str = ""
     role: str = ""
     playbook: str = ""
     verbosity: int = 0
@@ -216,6 +217,8 @@ def configure(run_input: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
         # A run that is killed can't remove its temporary files.
         "ANSIBLE_LOCAL_TEMP": f"{run_input.workspace}/{TEMPORARY}",
     }
+    if run_input.temporary:
+        environment["TMPDIR"] = run_input.temporary
     return init_runner(
         private_data_dir=run_input.workspace,
         ident=run_input.ident,

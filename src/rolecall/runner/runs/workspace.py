@@ -3,8 +3,13 @@
 The layout is ansible-runner's and the Go runner's, below ``<root>/<group>/<version>/<Kind>/<namespace>/<name>``.
 Directories have mode 0700 and files 0600, because extra vars contain everything that a spec contains. ``Workspace``
 removes old artifacts itself, because the rotation of ansible-runner fails on the ``latest`` link.
+
+**Everything that a run leaves outside its artifacts is removed with it, and no process of a run survives it.** So
+Ansible's temporary directories are here, and a background job (``async``) that hasn't finished at the end of its run is
+marked as failed: otherwise ``async_status`` would report "not finished" forever.
 """
 
+import hashlib
 import json
 import os
 import shlex
@@ -16,14 +21,21 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.config.ansible_config import home_variables
+from rolecall.runner.config.ansible_config import directory_variables
 from rolecall.runner.runs.variables import variables_file
 from rolecall.system.files import write_private
 
 TEMPORARY = "tmp"
 """The directory for temporary files of the current run."""
 
-_KEPT_RUNS = 20
+_JOBS = "async"
+"""The directory for the results of background jobs."""
+
+_KEPT_RUNS, _KEPT_JOBS = 20, 100
+_KILLED = (
+    "the run that started this background job ended and killed it: wait for it in the same run, with poll or "
+    "async_status, or let a Kubernetes Job do its work"
+)
 _LATEST = "latest"
 
 
@@ -56,6 +68,15 @@ class Workspace:
                 raise ValueError(f"cannot make a directory for {gvk} {key}: {part!r} cannot name a directory")
         return self.root.joinpath(*parts)
 
+    @property
+    def temporary(self) -> Path:
+        """The directory for temporary files of the current run's programs, TMPDIR.
+
+        Its path is short, unlike ``path``: Ansible creates sockets there, whose paths may have 107 characters.
+        """
+        name = hashlib.sha256(os.fsencode(self.path.relative_to(self.root))).hexdigest()
+        return self.root / ".tmp" / name[:16]
+
     def artifacts(self, ident: str) -> Path:
         """Return the artifact directory of one run."""
         return self.path / "artifacts" / ident
@@ -68,7 +89,9 @@ class Workspace:
         path = self.path
         for name in ("env", "project", "inventory", "artifacts"):
             self._make_directory(path / name)
-        shutil.rmtree(path / TEMPORARY, ignore_errors=True)
+        self._remove_temporary()
+        self._make_directory(self.temporary)
+        self._fail_jobs()
         self._rotate()
         self._make_directory(self.artifacts(ident))
         write_private(path / "env" / "envvars", json.dumps(dict(inputs.environment)))
@@ -79,23 +102,28 @@ class Workspace:
         playbook = inputs.playbook.read_text(encoding="utf-8") if inputs.playbook else None
         _write_or_remove(path / "project" / "playbook.yaml", playbook)
 
-    def finish(self, ident: str) -> None:
-        """Point ``artifacts/latest`` to a run that has ended, and remove old runs.
+    def finish(self, ident: str) -> list[str]:
+        """Point ``artifacts/latest`` to a run that has ended, and remove old runs and temporary files.
 
-        Does nothing if the workspace has been removed in the meantime.
+        Return the ids of background jobs that ended with the run before they had finished. Does nothing else if the
+        workspace has been removed in the meantime.
         """
+        self._remove_temporary()
+        killed = self._fail_jobs()
         if not self.artifacts(ident).is_dir():
-            return
+            return killed
         link = self.path / "artifacts" / _LATEST
         new = link.with_name(f".{_LATEST}-{ident}")
         new.unlink(missing_ok=True)
         new.symlink_to(ident)
         new.replace(link)
         self._rotate()
+        return killed
 
     def remove(self) -> None:
         """Remove the directory, and that of the namespace if it is then empty. Raises OSError if some of it remains."""
         path = self.path
+        self._remove_temporary()
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
         with suppress(OSError):
@@ -107,6 +135,25 @@ class Workspace:
             for path in reversed([directory, *directory.parents]):
                 if path == self.root or self.root in path.parents:
                     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _remove_temporary(self) -> None:
+        for directory in (self.path / TEMPORARY, self.temporary):
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _fail_jobs(self) -> list[str]:
+        """Mark unfinished background jobs as failed, and remove old results. Return the ids of these jobs."""
+        failed, files = [], []
+        for path in (self.path / _JOBS).glob("*"):
+            with suppress(OSError, ValueError, AttributeError):  # a role may write anything there
+                files.append((path.stat().st_mtime_ns, path))
+                result = json.loads(path.read_bytes())
+                if "started" in result and not result.get("finished"):  # as async_status concludes it
+                    result = {"ansible_job_id": path.name, "failed": True, "msg": _KILLED}
+                    write_private(path, json.dumps(result))
+                    failed.append(path.name)
+        for _, path in sorted(files)[:-_KEPT_JOBS]:
+            path.unlink(missing_ok=True)
+        return failed
 
     def _rotate(self) -> None:
         if self.keep_runs < 1:
@@ -129,8 +176,9 @@ class Workspace:
         else:
             virtual_env = os.environ.get("VIRTUAL_ENV")
             interpreter = f"{virtual_env}/bin/python3" if virtual_env else "{{ansible_playbook_python}}"
-            home = "".join(f" {name}={shlex.quote(value)}" for name, value in home_variables(os.environ).items())
-            hosts = f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{home}\n"
+            directories = directory_variables(os.environ, self.path / TEMPORARY, self.path / _JOBS)
+            variables = "".join(f" {name}={shlex.quote(value)}" for name, value in directories.items())
+            hosts = f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{variables}\n"
         write_private(directory / "hosts", hosts)
 
 

@@ -1,5 +1,4 @@
 import os
-import pwd
 import tempfile
 from pathlib import Path
 
@@ -7,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK
-from rolecall.runner.config.ansible_config import home_variables, roles_path, unless_configured
+from rolecall.runner.config.ansible_config import directory_variables, roles_path, unless_configured
 from rolecall.runner.config.settings import (
     Settings,
     ansible_debug_logs,
@@ -213,21 +212,13 @@ def test_invalid_ansible_cfg_counts_as_empty(environment: dict[str, str]) -> Non
     assert unless_configured("gathering", "explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
 
 
-@pytest.fixture
-def elsewhere(environment: dict[str, str]) -> dict[str, str]:
-    """Return an environment with another HOME than in the passwd file."""
-    return environment | {"USER": "root"}
+DIRECTORIES = (Path("/work/tmp"), Path("/work/async"))
 
 
-def below(home: str) -> dict[str, str]:
-    """Return the variables that keep Ansible's files below a directory."""
-    return {"ansible_remote_tmp": f"{home}/.ansible/tmp", "ansible_async_dir": f"{home}/.ansible_async"}
-
-
-def test_localhost_keeps_its_files_below_a_home_that_differs_from_the_passwd_file(elsewhere: dict[str, str]) -> None:
-    assert home_variables(elsewhere) == below(elsewhere["HOME"])
-    assert home_variables(elsewhere | {"USER": "nobody-has-this"}) == below(elsewhere["HOME"])
-    assert home_variables(elsewhere | {"HOME": pwd.getpwnam("root").pw_dir}) == {}
+def test_localhost_keeps_the_files_of_ansible_in_the_given_directories(environment: dict[str, str]) -> None:
+    expected = {"ansible_remote_tmp": "/work/tmp", "ansible_async_dir": "/work/async"}
+    assert directory_variables(environment, *DIRECTORIES) == expected
+    assert directory_variables(environment | {"HOME": "/"}, *DIRECTORIES) == expected
 
 
 @pytest.mark.parametrize(
@@ -238,7 +229,8 @@ def test_localhost_keeps_its_files_below_a_home_that_differs_from_the_passwd_fil
         ("ANSIBLE_ASYNC_DIR", "ansible_async_dir"),
     ],
 )
-def test_directories_of_the_user_stay(elsewhere: dict[str, str], variable: str, key: str) -> None:
-    assert home_variables(elsewhere | {variable: "/mine"}).keys() == below("").keys() - {key}
-    write_config(elsewhere, "remote_tmp = /mine\nasync_dir = /mine")
-    assert home_variables(elsewhere) == {}
+def test_directories_of_the_user_stay(environment: dict[str, str], variable: str, key: str) -> None:
+    names = {"ansible_remote_tmp", "ansible_async_dir"}
+    assert directory_variables(environment | {variable: "/mine"}, *DIRECTORIES).keys() == names - {key}
+    write_config(environment, "remote_tmp = /mine\nasync_dir = /mine")
+    assert directory_variables(environment, *DIRECTORIES) == {}
