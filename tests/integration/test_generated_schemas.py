@@ -1,4 +1,7 @@
-"""The schemas of ``rolecall generate crds`` on a real API server: whatever it accepts, the role's validation accepts.
+"""The schemas of ``rolecall generate crds`` on a real API server.
+
+Whatever it accepts, the role's validation accepts. Whatever the role's validation accepts without a conversion, the API
+server accepts.
 
 Random argument specs become CRDs, and random specs are sent to them as dry runs. What the API server would store, with
 its defaults, becomes variables as in a run. Ansible's own validator judges them, as its role validation does, and once
@@ -6,6 +9,7 @@ more as an option with the rules of the entry point, which the role validation i
 """
 
 import copy
+import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -21,7 +25,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK
-from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars, snake_case
+from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars, snake_case, snake_case_keys
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.api_client import ApiClient, Response
 from rolecall.workbench.project.argument_specs import check_arguments
@@ -144,12 +148,16 @@ def fields(draw: st.DrawFn, schema: Json, entry: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An entry point, the schema of its kind, specs, and whether no note restricts what the schema guarantees."""
+    """An entry point, the schema of its kind, specs, and whether no note restricts what the schema guarantees.
+
+    A schema ``is_new`` if nothing in it is from another entry point, such as an enum that could be written by hand.
+    """
 
     entry: Json
     root: Json
     specs: list[Json]
     is_complete: bool
+    is_new: bool
 
 
 @st.composite
@@ -157,7 +165,8 @@ def cases(draw: st.DrawFn) -> Case:
     """Draw a case. In some, the schema was made for another entry point before."""
     entry = draw(entries())
     root: Json = {"type": "object"}
-    if draw(st.integers(0, 3)) == 0:
+    is_new = draw(st.integers(0, 3)) != 0
+    if not is_new:
         SchemaSync().apply(root, draw(entries()))
     sync = SchemaSync()
     sync.apply(root, entry)
@@ -166,7 +175,8 @@ def cases(draw: st.DrawFn) -> Case:
     assert again.changes == []
     specs = draw(st.lists(fields(root["properties"]["spec"], entry), min_size=4, max_size=4))
     restricting = [note for note in sync.notes if "the default" not in note.text]
-    return Case(entry, root, specs, not restricting and all(each.path.count(".") == 1 for each in sync.unknown))
+    is_complete = not restricting and all(each.path.count(".") == 1 for each in sync.unknown)
+    return Case(entry, root, specs, is_complete, is_new)
 
 
 def errors(argument_spec: Json, variables: Json) -> list[str]:
@@ -233,6 +243,77 @@ def test_role_accepts_whatever_the_api_server_accepts(kind: Kind, case: Case) ->
         event(f"accepted: {sent.is_success}, complete: {case.is_complete}")
         if sent.is_success and case.is_complete:
             assert rejections(case.entry, sent.content) == [], (case, spec)
+        if case.is_new and is_accepted_as_it_is(case.entry, spec):
+            event(f"accepted by the role as it is: {sent.is_success}")
+            assert sent.is_success, (case, spec, sent.message)
+
+
+NESTED_RULES: Mapping[str, Json] = {
+    "required_if, not met": {"required_if": [["mode", "own", ["secret"]]]},
+    "required_if, met by a default": {"required_if": [["mode", "none", ["secret"]]]},
+    "mutually_exclusive": {"mutually_exclusive": [["mode", "secret"]]},
+    "required_together": {"required_together": [["secret", "user"]]},
+    "required_by": {"required_by": {"secret": ["user"]}},
+    "required_one_of, met by a default": {"required_one_of": [["mode", "secret"]]},
+    "required_one_of, not met": {"required_one_of": [["user", "secret"]]},
+}
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("rule", NESTED_RULES)
+def test_field_with_apply_defaults_is_required_only_if_the_role_rejects_its_absence(
+    kind: Kind, rule: str, depth: int
+) -> None:
+    option: Json = {"type": "dict", "apply_defaults": True, **NESTED_RULES[rule]}
+    option["options"] = {"mode": {"default": "none"}, "secret": {}, "user": {}}
+    for _ in range(1, depth):
+        option = {"type": "dict", "apply_defaults": True, "options": {"x": option}}
+    entry = {"options": {"size": option, "in": {}}}
+    root: Json = {"type": "object"}
+    SchemaSync().apply(root, entry)
+    kind.define(root)
+    sent = kind.send({"spec": {"in": "a"}})
+    assert sent.is_success == (errors(entry["options"], {"in": "a"}) == []), sent.message
+    if sent.is_success:
+        assert rejections(entry, sent.content) == []
+
+
+@pytest.mark.parametrize("rule", [{"required_together": [["size", "in"]]}, {"required_by": {"size": ["in"]}}])
+def test_value_from_the_defaults_of_options_is_not_set_for_the_rules_around_it(kind: Kind, rule: Json) -> None:
+    size = {"type": "dict", "apply_defaults": True, "options": {"mode": {"default": "none"}}}
+    root: Json = {"type": "object"}
+    SchemaSync().apply(root, {"options": {"size": size, "in": {}}, **rule})
+    kind.define(root)
+    assert kind.send({"spec": {}}).is_success
+    assert not kind.send({"spec": {"size": {}}}).is_success
+
+
+def is_accepted_as_it_is(entry: Json, spec: Json) -> bool:
+    """Return whether the role accepts a spec, and Ansible keeps all of its values.
+
+    Numbers of bits or bytes can be integers for Ansible, but are strings in the schema.
+    """
+    if any(f'"{kind}"' in json.dumps(entry) for kind in ("bits", "bytes")):
+        return False
+    obj = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Case", "metadata": {"name": "one"}, "spec": spec}
+    variables = snake_case_keys(spec)
+    validator = ArgumentSpecValidator(copy.deepcopy(entry["options"]))
+    try:
+        if not variables.keys() <= entry["options"].keys() or rejections(entry, obj):
+            return False
+        found = validator.validate(copy.deepcopy(variables), validate_role_argument_spec=True)
+    except TypeError:  # Ansible doesn't expect a number in place of a dictionary
+        return False
+    return is_part(variables, found.validated_parameters)
+
+
+def is_part(value: Any, whole: Any) -> bool:
+    """Return whether a value is not null, and is equal to another, which may have more keys."""
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return all(key in whole and is_part(each, whole[key]) for key, each in value.items())
+    if isinstance(value, list) and isinstance(whole, list):
+        return len(value) == len(whole) and all(map(is_part, value, whole))
+    return value is not None and type(value) is type(whole) and bool(value == whole)
 
 
 def rejections(entry: Json, obj: Json) -> list[str]:

@@ -7,6 +7,7 @@ specs lack. Fields that aren't arguments stay too, with a note.
 Rules between options become CEL rules, see ``crd_rules``.
 """
 
+import copy
 import json
 import re
 from collections.abc import Mapping, MutableMapping
@@ -105,6 +106,10 @@ class SchemaSync:
             )
             self.unknown.append(Remark(f"{path}.{fields[name]}", reason, schema["properties"]))
         exclusive = {name for group in parent.get("mutually_exclusive") or [] for name in group}
+        # For the rules around it, a value that Ansible creates from defaults isn't set; one of the API server is.
+        together = {name for group in parent.get("required_together") or [] for name in group}
+        created = {name for name, each in options.items() if each.get("apply_defaults") and each.get("default") is None}
+        exclusive |= created & (together | set(parent.get("required_by") or {}))
         position = 0
         for name, option in options.items():
             properties = _child(schema, "properties")
@@ -179,8 +184,12 @@ class SchemaSync:
             self._change(schema, path, f"type: {wanted} instead of {found}" if found else f"type: {wanted}")
         if wanted == "array" and "items" not in schema:
             _insert(schema, "items", {_ANY: True})
-        if kind in _PATTERNS and "pattern" not in schema:
-            self._set(schema, "pattern", _PATTERNS[kind], path)
+        pattern = _PATTERNS.get(kind or "")
+        if schema.get("pattern") in {*_PATTERNS.values()} - {pattern}:
+            del schema["pattern"]
+            self._change(schema, path, "pattern: removed")
+        if pattern and "pattern" not in schema:
+            self._set(schema, "pattern", pattern, path)
 
     def _set_description(self, schema: Schema, option: Option, path: str) -> None:
         found = option.get("description") or ""
@@ -226,7 +235,7 @@ class SchemaSync:
         if wanted is not None:
             value = self._with_fields(schema, option, wanted, path)
             # Ansible's own default doesn't count as set; that of the API server does.
-            reason = "then the other fields could never be set" if is_exclusive else self._flaw(schema, wanted, value)
+            reason = "the rules would count it as set" if is_exclusive else self._flaw(schema, wanted, value)
             if reason:
                 self._note(schema, path, f"the default {json.dumps(wanted)} isn't in the schema: {reason}")
             elif schema.get("default") != value:
@@ -349,10 +358,22 @@ def _ends_with_comment(node: Any) -> bool:
 
 
 def _must_be_set(option: Option) -> bool:
-    """Return whether Ansible creates a missing value from the options' defaults, and then could reject it."""
-    options: Mapping[str, Option] = option.get("options") or {}
-    can_fail = any(each.get("required") or _must_be_set(each) for each in options.values())
-    return bool(option.get("apply_defaults")) and (can_fail or any(option.get(key) for key in RULE_KEYS))
+    """Return whether Ansible rejects the value that it creates from the options' defaults if there is none.
+
+    A field without a value is required only then. Only Ansible's validator knows: a rule may hold for the defaults. The
+    value of a template is unknown, so its type doesn't count.
+    """
+    if not option.get("apply_defaults"):
+        return False
+    # Ansible's modules take a while to import, and most commands don't need them.
+    from ansible.module_utils.common.arg_spec import ArgumentSpecValidator  # noqa: PLC0415
+    from ansible.module_utils.errors import ArgumentTypeError, ArgumentValueError, ElementError  # noqa: PLC0415
+
+    # The validator changes the defaults in the specs.
+    validator = ArgumentSpecValidator({"option": copy.deepcopy({**option, "required": False})})
+    errors = validator.validate({}, validate_role_argument_spec=True).errors
+    unknown = (ArgumentTypeError, ArgumentValueError, ElementError) if _has_template(option) else ()
+    return any(not isinstance(each, unknown) for each in errors)
 
 
 def _has_template(value: Any) -> bool:
