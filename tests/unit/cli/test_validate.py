@@ -79,7 +79,7 @@ def test_the_report_can_be_read_by_programs(project: Path, capsys: pytest.Captur
             {
                 "file": "watches.yaml",
                 "line": 1,
-                "message": "role: nowhere not found (looked for roles/nowhere, nowhere)",
+                "message": "role: nowhere not found (looked for roles/nowhere, nowhere), so its tasks were not checked",
                 "severity": "error",
                 "entry": "entry 1 (kind Thing)",
                 "key": "role",

@@ -1,17 +1,18 @@
 """The process in which ansible-core loads roles and playbooks without running them.
 
-Standard input is a list of contents in JSON, ``{"role": path}`` or ``{"playbook": path}``. Standard output is a list of
-problems: ``file``, ``line`` (or null), ``message``, and ``severity``. The working directory is an empty directory, as
-in a run. Every task is loaded separately, so that one error does not hide the next: Ansible's own check of a playbook
-stops at the first error, and skips dynamic includes. It is a separate process because ansible-core keeps settings and
-search paths for the life of a process.
+Standard input is JSON: ``contents``, a list of ``{"role": path}`` or ``{"playbook": path}``, each with ``variables``,
+the origins of its extra vars by their names; ``schemas``, a list of API version, kind, and schema; and ``directory``,
+that of the project. Standard output is a list of problems: ``file``, ``line`` (or null), ``message``, and ``severity``.
+The working directory is an empty directory, as in a run. Every task is loaded separately, so that one error does not
+hide the next: Ansible's own check of a playbook stops at the first error, and skips dynamic includes. It is a separate
+process because ansible-core keeps settings and search paths for the life of a process.
 """
 
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -36,7 +37,10 @@ from yaml.error import MarkedYAMLError
 
 from rolecall.runner.warm.ansible_patches.patches import installed_search_path, kubernetes_core_version
 from rolecall.workbench.project.argument_specs import check_arguments
+from rolecall.workbench.project.collection_imports import IN_PACKAGE, check_imports
 from rolecall.workbench.project.core_changes import CoreChanges
+from rolecall.workbench.project.definition_types import Definitions
+from rolecall.workbench.project.lost_variables import IGNORED, find_lost_variables, is_guarded
 
 try:
     from ansible._internal._datatag._tags import Origin
@@ -45,6 +49,7 @@ except ImportError:  # before 2.19
 
 _YAML_OF_A_ROLE = ("tasks", "handlers", "defaults", "vars", "meta")
 _UNRESOLVED = re.compile(r"couldn't resolve module/action '(\w+\.\w+)\.")
+_IMAGE_HOME = "/opt/ansible/"
 _VAULT = b"$ANSIBLE_VAULT"
 _LISTS_OF_A_BLOCK = ("block", "rescue", "always")
 _LISTS_OF_A_PLAY = ("pre_tasks", "tasks", "post_tasks")
@@ -63,16 +68,44 @@ class _Surroundings:
     folders: tuple[Path, ...] = ()
 
 
+class _ProjectLoader(DataLoader):  # type: ignore[misc]  # ansible-core has no types
+    """Reads files in which paths below the home of the image are those of the project, if they exist only there."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def load_from_file(self, *args: Any, **options: Any) -> Any:
+        """Return the content of a file."""
+        return self._in_project(super().load_from_file(*args, **options))
+
+    def _in_project(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            for key, each in value.items():
+                value[key] = self._in_project(each)
+        elif isinstance(value, list):
+            value[:] = map(self._in_project, value)
+        elif isinstance(value, str) and value.startswith(_IMAGE_HOME) and "{{" not in value:
+            own = self._directory / value.removeprefix(_IMAGE_HOME)
+            return str(own) if own.exists() and not Path(value).exists() else value
+        return value
+
+
 @dataclass(slots=True)
 class Checker:
     """Load contents and collect their problems, each problem once."""
 
+    _loader: Any
+    definitions: Definitions
     problems: list[dict[str, Any]] = field(default_factory=list)
-    _loader: Any = field(default_factory=DataLoader)
+    origins: dict[str, str] = field(default_factory=dict)
+    """The extra vars of the content that is checked, with their origins."""
     _variables: Any = None
     _changes: CoreChanges | None = None
     _roles_path: list[str] = field(default_factory=lambda: list(constants.DEFAULT_ROLES_PATH or []))
     _checked: set[Path] = field(default_factory=set)
+    _used: dict[str, tuple[Path, Any]] = field(default_factory=dict)
+    _imported: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Create the variable manager, with an inventory that has only localhost."""
@@ -82,6 +115,17 @@ class Checker:
             allows = bool(constants.config.get_config_value("ALLOW_BROKEN_CONDITIONALS"))
             collection = kubernetes_core_version(installed_search_path(os.environ)) or ""
             self._changes = CoreChanges(ansible_version, collection, allows)
+
+    def check(self, content: dict[str, Any]) -> None:
+        """Check a role or a playbook with its own extra vars."""
+        if content["variables"] != self.origins:
+            self.origins = content["variables"]
+            self._checked.clear()  # a file can have other problems with other variables
+        if "role" in content:
+            self.check_role(Path(content["role"]))
+        else:
+            self.check_playbook(Path(content["playbook"]))
+        self._check_imports()
 
     @property
     def _errors(self) -> int:
@@ -99,6 +143,7 @@ class Checker:
         self._checked.add(path)
         before = self._errors
         self._enter(path.parent)
+        self._check_templates(path.parent)
         plays = self._read(path)
         for play in plays if isinstance(plays, list) else []:
             if isinstance(play, dict) and "hosts" in play:
@@ -118,6 +163,7 @@ class Checker:
         meta = next((value for file, value in files.items() if _is(file, path, "meta", "main")), None)
         self._check_presence(path, files, meta)
         self._check_arguments(path, files, meta)
+        self._check_templates(path)
         role = self._role(path, meta)
         for name in _dependencies(meta):
             self._follow_name(name, role[0])
@@ -145,6 +191,9 @@ class Checker:
         for role in raw.get("roles") or []:
             if isinstance(role, dict):
                 self._check_changes(path, role)
+                own = {key: each for key, each in role.items() if key not in RoleInclude.fattributes}
+                passed = {"when": role.get("when"), "vars": {**(role.get("vars") or {}), **own}}
+                self._warn(path, role, find_lost_variables(passed, self.origins))
             found = self._attempt(path, lambda role=role: self._role_include(role, play))
             if found:
                 self._follow(found)
@@ -172,8 +221,18 @@ class Checker:
         if isinstance(content, dict) and "argument_specs" in content:
             for culprit, message in check_arguments(content["argument_specs"], DEFAULT_TYPE_VALIDATORS):
                 self._note(file, culprit, message)
+            for name in _options_of(content["argument_specs"]):
+                if name in IGNORED:
+                    self._note(file, name, f"{name}: Ansible overrides a variable of this name: rename it", "warning")
         elif own and content is not None:
             self._note(file, content, "expected a mapping with the key argument_specs")
+
+    def _check_templates(self, folder: Path) -> None:
+        """Check the definitions in the template files of a role, or of the directory of a playbook."""
+        for file in sorted(each for each in (folder / "templates").rglob("*") if each.is_file()):
+            with suppress(OSError, UnicodeDecodeError):
+                for line, message in self.definitions.check_text(file.read_text(encoding="utf-8")):
+                    self.problems.append(_problem(str(file), line, message, "warning"))
 
     def _check_tasks(self, file: Path, tasks: Any, around: _Surroundings) -> None:
         """Check each task of a list separately, including tasks in blocks."""
@@ -187,9 +246,13 @@ class Checker:
                 self._note(file, task, f"expected a task (a mapping), found {_shown(task)}")
                 continue
             self._check_changes(file, task)
+            self._warn(file, task, (*find_lost_variables(task, self.origins), *self.definitions.check_task(task)))
             if Block.is_block(task):
+                origins = self.origins
+                self.origins = {name: text for name, text in origins.items() if not is_guarded(task, name)}
                 for name in _LISTS_OF_A_BLOCK:
                     self._check_tasks(file, task.get(name), around)
+                self.origins = origins
                 # The block without its tasks shows whether its keywords are valid.
                 self._read_task(file, {**task, **{name: [] for name in _LISTS_OF_A_BLOCK if name in task}}, around)
             elif self._check_include(file, task, around):
@@ -199,12 +262,14 @@ class Checker:
 
     def _check_changes(self, file: Path, task: dict[str, Any]) -> None:
         """Warn about what ansible-core 2.18 accepts in a task, a block, or an entry of ``roles``."""
-        if self._changes:
-            for culprit, message in self._changes.check(task):
-                self._note(file, culprit if _place_of(culprit) else task, message, "warning")
+        self._warn(file, task, self._changes.check(task) if self._changes else ())
+
+    def _warn(self, file: Path, task: dict[str, Any], findings: Iterable[tuple[object, str]]) -> None:
+        for culprit, message in findings:
+            self._note(file, culprit if _place_of(culprit) else task, message, "warning")
 
     def _read_task(self, file: Path, task: dict[str, Any], around: _Surroundings) -> None:
-        self._attempt(
+        found = self._attempt(
             file,
             lambda: Block.load(
                 task if Block.is_block(task) else [task],
@@ -216,6 +281,15 @@ class Checker:
             ),
             task,
         )
+        for each in found.block if found else ():
+            self._used.setdefault(getattr(each, "resolved_action", None) or "", (file, task))  # no blocks
+
+    def _check_imports(self) -> None:
+        """Report the modules of collections that can't be imported, each at the first task that uses it."""
+        used = {name: place for name, place in self._used.items() if name.count(".") > 1 and name not in self._imported}
+        self._imported |= used.keys()
+        for name, message in check_imports(used):
+            self._note(*used[name], message)
 
     def _check_include(self, file: Path, task: dict[str, Any], around: _Surroundings) -> bool:
         """Check the file that a task includes, unless its name has a variable; return whether to load the task."""
@@ -273,14 +347,13 @@ class Checker:
 
     def _note(self, file: Path, culprit: object, message: str, severity: str = "error") -> None:
         path, line = _place_of(culprit) or (None, None)
-        problem = {
-            "file": path or str(file),
-            "line": line,
-            "message": message + _missing_collection(message),
-            "severity": severity,
-        }
+        problem = _problem(path or str(file), line, message + _missing_collection(message), severity)
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def _problem(file: str, line: int | None, message: str, severity: str) -> dict[str, Any]:
+    return {"file": file, "line": line, "message": message, "severity": severity}
 
 
 def _missing_collection(message: str) -> str:
@@ -290,10 +363,8 @@ def _missing_collection(message: str) -> str:
     with suppress(ModuleNotFoundError):  # nothing of its namespace is installed
         if not name or find_spec(f"ansible_collections.{name}"):
             return ""
-    return (
-        f" The collection {name} is not installed: run 'ansible-galaxy collection install {name}', or install the "
-        "Python package 'ansible', which many collections come with."
-    )
+    other = ", or install the Python package 'ansible', which contains it" if name in IN_PACKAGE else ""
+    return f" The collection {name} is not installed: run 'ansible-galaxy collection install {name}'{other}."
 
 
 def _culprit(error: BaseException | None) -> Any:
@@ -346,6 +417,13 @@ def _included_roles(task: dict[str, Any]) -> Iterator[Any]:
         yield name
 
 
+def _options_of(specs: Any) -> Iterator[Any]:
+    """Yield the names of the variables that a role takes."""
+    main = specs.get("main") if isinstance(specs, dict) else None
+    options = main.get("options") if isinstance(main, dict) else None
+    yield from options if isinstance(options, dict) else ()
+
+
 def _dependencies(meta: Any) -> Iterator[Any]:
     """Yield the names of the roles on which a role depends."""
     listed = meta.get("dependencies") if isinstance(meta, dict) else None
@@ -377,14 +455,13 @@ def main() -> None:
     """Check the contents on standard input, and print the problems."""
     output = os.dup(1)
     os.dup2(2, 1)  # the output of ansible-core must not get into the result
-    contents = json.load(sys.stdin)
+    asked = json.load(sys.stdin)
     init_plugin_loader([])
-    checker = Checker()
-    for content in contents:
-        if "role" in content:
-            checker.check_role(Path(content["role"]))
-        else:
-            checker.check_playbook(Path(content["playbook"]))
+    schemas = {(version, kind): schema for version, kind, schema in asked["schemas"]}
+    definitions = Definitions(schemas, are_native=Origin is not None)
+    checker = Checker(_ProjectLoader(Path(asked["directory"])), definitions)
+    for content in asked["contents"]:
+        checker.check(content)
     with os.fdopen(output, "w", encoding="utf-8") as file:
         json.dump(checker.problems, file)
 

@@ -23,11 +23,11 @@ Finding = tuple[object, str]
 _KEYS: Final = ("when", "failed_when", "changed_when", "until")
 _ASSERTIONS: Final = ("assert", "ansible.builtin.assert", "ansible.legacy.assert")
 _SHOWN: Final = 80
-_ENVIRONMENT: Final = Environment(  # noqa: S701 - it only parses
+ENVIRONMENT: Final = Environment(  # noqa: S701 - it only parses
     extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"]
 )
 
-_INTEGER, _NUMBER, _STRING, _LIST, _DICTIONARY, _NONE = (
+INTEGER, NUMBER, STRING, LIST, DICTIONARY, _NONE = (
     "an integer",
     "a number",
     "a string",
@@ -36,9 +36,9 @@ _INTEGER, _NUMBER, _STRING, _LIST, _DICTIONARY, _NONE = (
     "empty",
 )
 _MATCH: Final = "a string, a list, or empty"
-_FILTERS: Final = {
-    **dict.fromkeys(("count", "length", "int", "wordcount"), _INTEGER),
-    **dict.fromkeys(("abs", "float", "log", "pow", "root", "round", "sum"), _NUMBER),
+FILTERS: Final = {
+    **dict.fromkeys(("count", "length", "int", "wordcount"), INTEGER),
+    **dict.fromkeys(("abs", "float", "log", "pow", "root", "round", "sum"), NUMBER),
     **dict.fromkeys(
         (
             *("b64decode", "b64encode", "basename", "capitalize", "center", "checksum", "comment", "dirname", "escape"),
@@ -47,7 +47,7 @@ _FILTERS: Final = {
             *("replace", "sha1", "string", "strftime", "title", "to_json", "to_nice_json", "to_nice_yaml", "to_uuid"),
             *("to_yaml", "tojson", "trim", "truncate", "type_debug", "upper", "urlencode", "wordwrap"),
         ),
-        _STRING,
+        STRING,
     ),
     **dict.fromkeys(
         (
@@ -55,27 +55,27 @@ _FILTERS: Final = {
             *("permutations", "regex_findall", "reject", "rejectattr", "select", "selectattr", "slice", "sort"),
             *("split", "splitext", "subelements", "symmetric_difference", "union", "unique", "zip", "zip_longest"),
         ),
-        _LIST,
+        LIST,
     ),
-    **dict.fromkeys(("combine", "items2dict", "urlsplit"), _DICTIONARY),
+    **dict.fromkeys(("combine", "items2dict", "urlsplit"), DICTIONARY),
     "regex_search": _MATCH,
 }
 """The results of filters of Jinja and ansible-core, if they are never boolean."""
 
 _KEEPING: Final = ("mandatory",)
-_METHODS: Final = {
-    **dict.fromkeys(("count", "find", "rfind"), _INTEGER),
-    **dict.fromkeys(("join", "lower", "lstrip", "replace", "rstrip", "strip", "upper"), _STRING),
-    **dict.fromkeys(("items", "keys", "rsplit", "split", "splitlines", "values"), _LIST),
+METHODS: Final = {
+    **dict.fromkeys(("count", "find", "rfind"), INTEGER),
+    **dict.fromkeys(("join", "lower", "lstrip", "replace", "rstrip", "strip", "upper"), STRING),
+    **dict.fromkeys(("items", "keys", "rsplit", "split", "splitlines", "values"), LIST),
 }
-_LOOKUPS: Final = {
+LOOKUPS: Final = {
     **dict.fromkeys(
-        ("csvfile", "env", "file", "fileglob", "first_found", "password", "pipe", "unvault", "url", "varnames"), _STRING
+        ("csvfile", "env", "file", "fileglob", "first_found", "password", "pipe", "unvault", "url", "varnames"), STRING
     ),
-    "kubernetes.core.k8s": f"{_LIST} or {_DICTIONARY}",
+    "kubernetes.core.k8s": f"{LIST} or {DICTIONARY}",
 }
 _BUILTIN: Final = ("ansible.builtin.", "ansible.legacy.")
-_LISTING_FUNCTIONS: Final = ("query", "q", "range")
+LISTING_FUNCTIONS: Final = ("query", "q", "range")
 
 
 def find_broken_conditions(task: Mapping[str, Any]) -> Iterator[Finding]:
@@ -103,7 +103,7 @@ def _check(key: str, condition: Any) -> Iterator[Finding]:
 
 
 def _advice(found: str) -> str:
-    if found in (_INTEGER, _NUMBER):
+    if found in (INTEGER, NUMBER):
         return "compare it, as in '… > 0'"
     if found == _MATCH:
         return "use the test 'is search(…)'"
@@ -119,8 +119,8 @@ def _result_of_condition(condition: Any) -> str | None:
     text = condition.strip()
     try:
         if not (text.startswith("{{") and text.endswith("}}")):
-            return _result_of(Parser(_ENVIRONMENT, text, state="variable").parse_expression())
-        body = _ENVIRONMENT.parse(text).body
+            return _result_of(Parser(ENVIRONMENT, text, state="variable").parse_expression())
+        body = ENVIRONMENT.parse(text).body
     except TemplateSyntaxError:
         return None
     # Ansible evaluates a template first, and then its result if that is a string.
@@ -128,7 +128,7 @@ def _result_of_condition(condition: Any) -> str | None:
     if not isinstance(output, nodes.Output) or len(output.nodes) != 1:
         return None
     found = _result_of(output.nodes[0])
-    return None if found in (_STRING, _MATCH) else found
+    return None if found in (STRING, _MATCH) else found
 
 
 def _result_of(node: nodes.Node | None) -> str | None:
@@ -140,29 +140,29 @@ def _result_of(node: nodes.Node | None) -> str | None:
 def _of_constant(value: object) -> str | None:
     if isinstance(value, bool):
         return None
-    kinds = ((int, _INTEGER), (float, _NUMBER), (str, _STRING), (list, _LIST), (dict, _DICTIONARY))
+    kinds = ((int, INTEGER), (float, NUMBER), (str, STRING), (list, LIST), (dict, DICTIONARY))
     return next((name for kind, name in kinds if isinstance(value, kind)), _NONE if value is None else None)
 
 
 def _of_filter(node: nodes.Filter) -> str | None:
-    name = _without_prefix(node.name)
+    name = without_prefix(node.name)
     if name in ("default", "d"):
         return _result_of(node.node) if node.args and _result_of(node.args[0]) else None
     if name == "ternary":
         return next(filter(None, map(_result_of, node.args)), None)
-    return _result_of(node.node) if name in _KEEPING else _FILTERS.get(name)
+    return _result_of(node.node) if name in _KEEPING else FILTERS.get(name)
 
 
 def _of_call(node: nodes.Call) -> str | None:
     called = node.node
     if isinstance(called, nodes.Getattr):
-        return _METHODS.get(called.attr)
+        return METHODS.get(called.attr)
     name = called.name if isinstance(called, nodes.Name) else ""
     if name == "lookup":
         return _of_lookup(node)
     if name == "dict":
-        return _DICTIONARY
-    return _LIST if name in _LISTING_FUNCTIONS else None
+        return DICTIONARY
+    return LIST if name in LISTING_FUNCTIONS else None
 
 
 def _of_lookup(node: nodes.Call) -> str | None:
@@ -171,8 +171,8 @@ def _of_lookup(node: nodes.Call) -> str | None:
         return None
     wants_list = options.get("wantlist")
     if isinstance(wants_list, nodes.Const) and wants_list.value is True:
-        return _LIST
-    return _LOOKUPS.get(_without_prefix(str(node.args[0].value)))
+        return LIST
+    return LOOKUPS.get(without_prefix(str(node.args[0].value)))
 
 
 def _of_choice(node: nodes.And | nodes.Or) -> str | None:
@@ -191,16 +191,17 @@ def _of_item(node: nodes.Getitem) -> str | None:
     return "a list or a string" if isinstance(node.arg, nodes.Slice) else None
 
 
-def _without_prefix(name: str) -> str:
+def without_prefix(name: str) -> str:
+    """Return the name of a plugin without the prefix of the collections that are part of ansible-core."""
     return next((name.removeprefix(prefix) for prefix in _BUILTIN if name.startswith(prefix)), name)
 
 
 _INFERENCES: Final[tuple[tuple[type[nodes.Node], Callable[[Any], str | None]], ...]] = (
     (nodes.Const, lambda node: _of_constant(node.value)),
-    (nodes.List, lambda _: _LIST),
-    (nodes.Tuple, lambda _: _LIST),
-    (nodes.Dict, lambda _: _DICTIONARY),
-    (nodes.Concat, lambda _: _STRING),
+    (nodes.List, lambda _: LIST),
+    (nodes.Tuple, lambda _: LIST),
+    (nodes.Dict, lambda _: DICTIONARY),
+    (nodes.Concat, lambda _: STRING),
     (nodes.Filter, _of_filter),
     (nodes.Call, _of_call),
     (nodes.And, _of_choice),
@@ -211,7 +212,7 @@ _INFERENCES: Final[tuple[tuple[type[nodes.Node], Callable[[Any], str | None]], .
 )
 
 
-_K8S: Final = ("k8s", "kubernetes.core.k8s", "community.kubernetes.k8s", "community.okd.k8s", "redhat.openshift.k8s")
+K8S: Final = ("k8s", "kubernetes.core.k8s", "community.kubernetes.k8s", "community.okd.k8s", "redhat.openshift.k8s")
 _SET_FACT: Final = ("set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact")
 _LITERAL: Final = re.compile(r"\s*(\{\s*'[^'{}]*'\s*:|\[\s*'[^'\[\]]*').*[}\]]\s*", re.DOTALL)
 """A text in Python's notation of a dictionary or list, which 2.18 converted; JSON may be meant as text."""
@@ -251,7 +252,7 @@ class CoreChanges:
     def _check_template(self, task: Mapping[str, Any]) -> Iterator[Finding]:
         if not (found := release_numbers(self.kubernetes_core)) or found >= TRUSTS_TEMPLATES:
             return
-        for name in _K8S:
+        for name in K8S:
             arguments = task.get(name)
             if isinstance(arguments, dict) and "template" in arguments:
                 message = (

@@ -9,6 +9,7 @@ than the role on purpose, and arguments may come from elsewhere. Kinds without a
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,11 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from rolecall.kube.references import GVK
 from rolecall.runner.config.ansible_config import ROLES_PATH, roles_path
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch, parse_watches
@@ -29,10 +32,15 @@ from rolecall.runner.config.yaml_reader import (
     LocatedMapping,
     all_documents,
     describe_error,
+    expand_variables,
+    first_document,
 )
 from rolecall.runner.runs.runner_process import COLLECTIONS
+from rolecall.runner.runs.variables import is_reserved, object_variable, snake_case
 from rolecall.workbench.project.argument_specs import ArgumentSpecError, read_role_arguments
 from rolecall.workbench.project.crd_files import CrdError, CrdFile, yaml_files
+from rolecall.workbench.project.lost_variables import IGNORED
+from rolecall.workbench.project.status_schema import check_status
 
 
 class Severity(StrEnum):
@@ -117,6 +125,17 @@ class CrdFiles:
             found += [_Located(file, each) for each in documents if _is_definition(each)]
         return cls(tuple(found), tuple(problems))
 
+    def schemas(self) -> Iterator[tuple[GVK, _Located]]:
+        """Yield the schema of each version of each kind."""
+        for definition in self.found:
+            spec = definition.below("spec")
+            group, kind = _names(spec) if spec else (None, None)
+            for each in (spec.value.get("versions") if spec else None) or []:
+                if isinstance(each, dict) and (
+                    schema := _Located(definition.file, each).below("schema", "openAPIV3Schema")
+                ):
+                    yield GVK(str(group), str(each.get("name")), str(kind)), schema
+
     def check(self, watch: Watch, environment: Mapping[str, str]) -> Iterator[Problem]:
         """Yield the differences to a watch."""
         for definition in self.found:
@@ -132,9 +151,32 @@ def _check(watch: Watch, spec: _Located, environment: Mapping[str, str]) -> Iter
         names = ", ".join(str(each.value.get("name")) for each in versions if each.value.get("served") is not False)
         yield spec.warning("versions", f"the watched version {watch.gvk.version!r} is not served; served: {names}")
         return
+    schema = version.below("schema", "openAPIV3Schema")
     if watch.manage_status and version.below("subresources", "status") is None:
         yield version.warning("subresources", f"{watch.gvk.kind} has no status subresource, but manageStatus is true")
+    elif watch.manage_status and schema:
+        yield from (_Located(spec.file, place).warning("", text) for place, text in check_status(watch, schema.value))
+    fields = schema.below("properties", "spec", "properties") if schema else None
+    yield from _ignored_fields(watch, fields) if fields else ()
     yield from _compare(watch, spec.file, environment)
+
+
+def _variables_of(watch: Watch, fields: _Located, *, finalizing: bool = False) -> dict[str, str]:
+    """Return the variables that a spec can set, with the names of their fields."""
+    names = {snake_case(key) if watch.snake_case_parameters else key: key for key in fields.value}
+    declared = watch.declared_for(finalizing=finalizing)
+    return {name: key for name, key in names.items() if declared is None or name in declared}
+
+
+def _ignored_fields(watch: Watch, fields: _Located) -> Iterator[Problem]:
+    """Yield the fields whose variables Ansible overrides, or that the operator rejects."""
+    for name, key in _variables_of(watch, fields).items():
+        if name in IGNORED:
+            text = f"Ansible overrides the variable {name}, so that the role never sees this field: rename it, or read "
+            yield fields.warning(key, f"spec.{key}: {text}{object_variable(watch.gvk)}.spec.{key}")
+        elif is_reserved(name) and name not in watch.allow_variables:
+            text = f"the operator rejects objects with this field, because Ansible itself acts on the variable {name}"
+            yield fields.warning(key, f"spec.{key}: {text}: rename it, or add it to allowVariables in watches.yaml")
 
 
 def _compare(watch: Watch, file: Path, environment: Mapping[str, str]) -> Iterator[Problem]:
@@ -183,13 +225,17 @@ def validate(watches_file: Path, environment: Mapping[str, str], definitions: It
 
     Raise ConfigurationError if the process that runs ansible-core fails.
     """
-    parsed = parse_watches(watches_file, environment)
+    with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as folder:
+        file, in_image = _in_checkout(watches_file, Path(folder))
+        parsed = parse_watches(file, environment)
     contents = list(dict.fromkeys(content for watch in parsed.watches for content in _contents(watch)))
     crds = CrdFiles.read(definitions)
+    in_file = [_of_the_file(watches_file, error, file) for error in (*parsed.errors, *parsed.unknown_keys)]
     problems = [
-        *(_of_the_file(watches_file, error) for error in (*parsed.errors, *parsed.unknown_keys)),
-        *_check_built_in_kinds(watches_file, parsed.watches),
-        *_check_contents(contents, environment),
+        *in_image,
+        *_with_duplicate_kinds(watches_file, in_file, environment),
+        *_check_watches(watches_file, parsed.watches, environment),
+        *_check_contents(parsed.watches, crds, environment),
         *crds.problems,
         *(problem for watch in parsed.watches for problem in crds.check(watch, environment)),
     ]
@@ -207,27 +253,131 @@ def _contents(watch: Watch) -> Iterator[Content]:
         yield watch.finalizer.content
 
 
-def _of_the_file(file: Path, error: ConfigurationError) -> Problem:
-    entry = error.place.removeprefix(str(file)).removeprefix(": ")
-    return Problem(str(file), error.line, error.message, entry=entry, key=error.key)
+def _of_the_file(file: Path, error: ConfigurationError, parsed: Path) -> Problem:
+    """Return the problem for an error in a file, of which ``parsed`` can be a copy."""
+    entry = error.place.removeprefix(str(parsed)).removeprefix(": ")
+    is_missing = error.key.split(".")[-1] in ("role", "playbook") and " not found" in error.message
+    message = error.message + (", so its tasks were not checked" if is_missing else "")
+    return Problem(str(file), error.line, message, entry=entry, key=error.key)
 
 
-def _check_built_in_kinds(file: Path, watches: Iterable[Watch]) -> Iterator[Problem]:
+def _check_watches(file: Path, watches: Iterable[Watch], environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield the watches whose status Kubernetes manages, and the variables that have no effect."""
     for watch in watches:
+        problem = partial(Problem, str(file), severity=Severity.WARNING, entry=str(watch.gvk))
         if watch.status_warning:
-            yield Problem(str(file), None, watch.status_warning, Severity.WARNING, str(watch.gvk), "manageStatus")
+            yield problem(_line_of(file, watch.gvk, environment), watch.status_warning, key="manageStatus")
+        for name in sorted(IGNORED & {*watch.variables, *(watch.finalizer.variables if watch.finalizer else ())}):
+            text = f"Ansible overrides the variable {name}, so that the role never sees this value: rename it"
+            yield problem(_line_of(file, watch.gvk, environment), text, key=f"vars.{name}")
 
 
-def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> Iterator[Problem]:
+def _line_of(file: Path, gvk: GVK, environment: Mapping[str, str]) -> int | None:
+    """Return the line of the entry of a kind."""
+    lines = (
+        each.line
+        for each in _entries(file, environment)
+        if tuple(each.get(key, "") for key in ("group", "version", "kind")) == (gvk.group, gvk.version, gvk.kind)
+    )
+    return next(lines, None)
+
+
+def _entries(file: Path, environment: Mapping[str, str]) -> list[LocatedMapping]:
+    """Return the entries of a watches file with their lines; none if it can't be parsed."""
+    try:
+        found = first_document(expand_variables(file.read_text(encoding="utf-8"), environment))
+    except (OSError, yaml.YAMLError, ValueError):
+        return []
+    return [each for each in found if isinstance(each, LocatedMapping)] if isinstance(found, list) else []
+
+
+def _with_duplicate_kinds(file: Path, found: list[Problem], environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield the problems of a watches file; those of a group and kind that is watched twice name both lines."""
+    first: dict[tuple[Any, Any], int] = {}
+    duplicates: dict[int | None, tuple[str, int]] = {}
+    for entry in _entries(file, environment):
+        key = (entry.get("group", ""), entry.get("kind"))
+        if key in first and key[1]:
+            duplicates[entry.lines["kind"]] = (f"{key[1]}.{key[0]}".rstrip("."), first[key])
+        first.setdefault(key, entry.line)
+    for problem in found:
+        if problem.key == "kind" and problem.line in duplicates:
+            _, line = duplicates.pop(problem.line)
+            yield replace(problem, message=f"{problem.message}, first in line {line}")
+        else:
+            yield problem
+    for number, (kind, line) in duplicates.items():
+        text = (
+            f"{kind} is watched already, by the entry in line {line}: its objects are the same in each version, so "
+            "that two runs of an object would overlap. Keep one entry"
+        )
+        yield Problem(str(file), number, text, key="kind")
+
+
+_IMAGE_HOME = "/opt/ansible/"
+"""The directory of the image that usually contains the files of a project."""
+_IMAGE_PATH = re.compile(rf"""\b(?:role|playbook)["']?\s*:\s*["']?({_IMAGE_HOME}([^\s"',}}]+))""")
+
+
+def _in_checkout(file: Path, folder: Path) -> tuple[Path, list[Problem]]:
+    """Return a watches file in which paths of the image are those of the working directory, with a warning for each.
+
+    Without such paths, this is the file itself.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError):  # reported when the file is parsed
+        return file, []
+    problems = []
+    for index, line in enumerate(lines):
+        found = None if line.lstrip().startswith("#") else _IMAGE_PATH.search(line)
+        if found and not Path(found[1]).exists() and Path(found[2]).exists():
+            lines[index] = line.replace(found[1], str(Path.cwd() / found[2]))
+            text = (
+                f"{found[1]} exists only in an image, so that 'rolecall run' doesn't start here: {found[2]} of this "
+                "directory was checked in its place"
+            )
+            problems.append(Problem(str(file), index + 1, text, Severity.WARNING))
+    if not problems:
+        return file, []
+    copy = folder / file.name
+    copy.write_text("".join(lines), encoding="utf-8")
+    return copy, problems
+
+
+def _origins(watch: Watch, content: Content, schemas: Mapping[GVK, _Located]) -> dict[str, str]:
+    """Return the extra vars of a content that are known without an object, with their origins."""
+    fields = schemas[watch.gvk].below("properties", "spec", "properties") if watch.gvk in schemas else None
+    is_only_finalizer = content != watch.content
+    variables = {**watch.variables, **(watch.finalizer.variables if watch.finalizer and is_only_finalizer else {})}
+    names = _variables_of(watch, fields, finalizing=is_only_finalizer) if fields else {}
+    return {
+        **{name: f"the field spec.{key} of {watch.gvk.kind}" for name, key in names.items()},
+        **dict.fromkeys(variables, f"vars of {watch.gvk.kind} in watches.yaml"),
+        **dict.fromkeys(("ansible_operator_meta", object_variable(watch.gvk)), "the operator"),
+    }
+
+
+def _check_contents(watches: Iterable[Watch], crds: CrdFiles, environment: Mapping[str, str]) -> Iterator[Problem]:
     """Check roles and playbooks with ansible-core, with the settings and a working directory like those of a run."""
-    if not contents:
+    schemas = dict(crds.schemas())
+    asked = [
+        {
+            "role" if isinstance(content, RoleContent) else "playbook": str(content.path),
+            "variables": _origins(watch, content, schemas),
+        }
+        for watch in watches
+        for content in _contents(watch)
+    ]
+    if not asked:
         return
-    asked = [{"role" if isinstance(each, RoleContent) else "playbook": str(each.path)} for each in contents]
+    known = [(gvk.api_version, gvk.kind, schema.value) for gvk, schema in schemas.items()]
+    question = {"contents": asked, "schemas": known, "directory": str(Path.cwd())}
     python_path = [part for part in (environment.get("PYTHONPATH"), str(COLLECTIONS)) if part]
     with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as folder:
         done = subprocess.run(
             [sys.executable, "-P", "-m", _CHECK],
-            input=json.dumps(asked).encode(),
+            input=json.dumps(question, default=str).encode(),
             capture_output=True,
             cwd=folder,
             env={

@@ -25,6 +25,7 @@ spec:
           type: object
           required: [spec]
           properties:
+            status: {type: object, x-kubernetes-preserve-unknown-fields: true}
             spec:
               type: object
               required: [size]

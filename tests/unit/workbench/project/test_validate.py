@@ -8,6 +8,7 @@ from rolecall.workbench.project.validate import CrdFiles, Problem, Severity, val
 from tests import CORE
 from tests.unit.workbench.project.projects import ARGUMENTS, CRD, ENTRY, since_2_19, write
 
+BROKEN_TASK = "- nothing_of_the_kind: {}\n"
 DEBUG = "- ansible.builtin.debug: {msg: x}\n"
 
 
@@ -46,10 +47,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         meta__argument_specs=ARGUMENTS.replace("type: str", "type: strong, requird: true"),
     )
     unresolved = "This often indicates a misspelling, missing collection, or incorrect module path."
-    missing = (
-        "The collection no.such is not installed: run 'ansible-galaxy collection install no.such', or install the "
-        "Python package 'ansible', which many collections come with."
-    )
+    missing = "The collection no.such is not installed: run 'ansible-galaxy collection install no.such'."
     colon = "Colons in unquoted values must be followed by a non-space character"
     if CORE < (2, 19):
         colon = "mapping values are not allowed in this context"
@@ -68,7 +66,10 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         (
             "watches.yaml",
             7,
-            "entry 2 (kind Other), key role: role: nowhere not found (looked for roles/nowhere, nowhere)",
+            (
+                "entry 2 (kind Other), key role: role: nowhere not found (looked for roles/nowhere, nowhere), so its "
+                "tasks were not checked"
+            ),
         ),
         ("roles/thing/defaults/main.yml", 1, f"YAML parsing failed: {colon}."),
         ("roles/thing/handlers/main.yml", 1, "expected a list of tasks, found a mapping"),
@@ -100,11 +101,21 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
 
 def test_managed_status_of_a_built_in_kind_is_reported(project: Path) -> None:
     (project / "watches.yaml").write_text("- {version: v1, kind: Pod, role: thing}\n")
-    [(file, _, text)] = found()
-    assert file == "watches.yaml"
+    [(file, line, text)] = found()
+    assert (file, line) == ("watches.yaml", 1)
     assert text.startswith("/v1, Kind=Pod, key manageStatus: Kubernetes manages the status of Pod")
     (project / "watches.yaml").write_text("- {version: v1, kind: Pod, role: thing, manageStatus: false}\n")
     assert found() == []
+
+
+@pytest.mark.parametrize("second", ["v1", "v2", "v2\n  selector: {matchLabels: {a: b}}"])
+def test_a_group_and_kind_that_is_watched_twice_is_an_error_with_both_lines(project: Path, second: str) -> None:
+    other = ENTRY.replace("test.rolecall.dev", "other.dev")
+    (project / "watches.yaml").write_text(ENTRY + other + ENTRY.replace("v1", second))
+    [(line, text)] = [(line, text) for file, line, text in found() if file == "watches.yaml"]
+    assert line == 11 + second.count("\n")
+    assert "key kind: " in text
+    assert "in line 1" in text
 
 
 TAKEN = {
@@ -312,6 +323,137 @@ def test_a_dictionary_written_as_text_is_a_warning(project: Path) -> None:
     assert text.startswith("converted: ansible-core ")
 
 
+FIELDS = "                size: {type: integer}\n"
+
+
+def add_fields(project: Path, *fields: str) -> None:
+    """Add fields to the spec of the kind, in the CRD only; the role has no argument specs."""
+    text = "".join(f"                {field}\n" for field in fields)
+    (project / "crds/things.yaml").write_text(CRD.replace(FIELDS, FIELDS + text))
+    (project / "roles/thing/meta/argument_specs.yml").unlink(missing_ok=True)
+
+
+def test_fields_whose_variables_ansible_overrides_are_warnings(project: Path) -> None:
+    add_fields(project, "environment: {type: object}", "ansibleConfig: {type: string}", "roleName: {type: string}")
+    assert [(file, line, text.partition(":")[0]) for file, line, text in warnings()] == [
+        ("crds/things.yaml", 21, "spec.environment"),
+        ("crds/things.yaml", 22, "spec.ansibleConfig"),
+        ("crds/things.yaml", 23, "spec.roleName"),
+    ]
+    entry = ENTRY + "  snakeCaseParameters: false\n  allowVariables: [ansibleConfig]\n  vars: {groups: 1}\n"
+    (project / "watches.yaml").write_text(entry)
+    found = [(file, line) for file, line, _ in warnings()]
+    assert found == [("watches.yaml", 1), ("crds/things.yaml", 21)]
+
+
+def test_a_declared_variable_that_ansible_overrides_is_a_warning_at_the_role_too(project: Path) -> None:
+    add_fields(project, "groups: {type: string}", "hostvars: {type: string}")
+    arguments = "argument_specs: {main: {options: {size: {type: int, required: true}, shoe_colour: {}, groups: {}}}}\n"
+    write(project, meta__argument_specs=arguments)
+    (project / "watches.yaml").write_text(ENTRY + "  variables: declared\n")
+    found = [(file, line) for file, line, text in warnings() if "overrides" in text]
+    assert found == [("crds/things.yaml", 21), ("roles/thing/meta/argument_specs.yml", 1)]
+
+
+LOSING = "- ansible.builtin.command: id\n  register: shoe_colour\n- ansible.builtin.set_fact:\n    mode: a\n"
+
+
+def test_variables_of_a_role_that_lose_against_fields_are_warnings_with_their_lines(project: Path) -> None:
+    write(project, tasks__main=LOSING)
+    [(file, line, text)] = warnings()
+    assert (file, line) == ("roles/thing/tasks/main.yml", 2)
+    assert text.startswith("register: shoe_colour is lost if it is set by the field spec.shoeColour of Thing")
+    (project / "watches.yaml").write_text(ENTRY + "  vars: {mode: b}\n")
+    assert [text.partition(" is lost")[0] for _, _, text in warnings()] == [
+        "register: shoe_colour",
+        "ansible.builtin.set_fact: mode",
+    ]
+    write(project, meta__argument_specs=ARGUMENTS.replace("shoe_colour", "shoe_size"))
+    (project / "watches.yaml").write_text(ENTRY + "  variables: declared\n")
+    assert not [text for _, _, text in warnings() if " is lost" in text]
+
+
+def test_variables_that_a_play_passes_to_a_role_and_lose_are_warnings(project: Path) -> None:
+    roles = "[{role: thing, size: 1, tags: a}, {role: thing, vars: {shoe_colour: red}}]"
+    use_playbook(project, f"- hosts: localhost\n  vars: {{size: 1}}\n  roles: {roles}\n")
+    (project / "roles/thing/meta/argument_specs.yml").unlink()
+    assert [(file, line, text.partition(" is lost")[0]) for file, line, text in warnings()] == [
+        ("site.yml", 3, "vars: shoe_colour"),
+        ("site.yml", 3, "vars: size"),
+    ]
+
+
+def test_a_role_of_two_kinds_is_checked_with_the_fields_of_each(project: Path) -> None:
+    write(project, tasks__main="- block:\n" + "".join(f"    {line}\n" for line in LOSING.splitlines()))
+    other = CRD.replace("kind: Thing", "kind: Other").replace("shoeColour", "mode")
+    (project / "crds/others.yaml").write_text(other)
+    (project / "watches.yaml").write_text(ENTRY + ENTRY.replace("Thing", "Other"))
+    (project / "roles/thing/meta/argument_specs.yml").unlink()
+    assert [(line, text.rpartition("set by ")[2].partition(":")[0]) for _, line, text in warnings()] == [
+        (3, "the field spec.shoeColour of Thing"),
+        (5, "the field spec.mode of Other"),
+    ]
+
+
+def test_values_whose_type_the_crd_rejects_are_warnings_with_their_lines(project: Path) -> None:
+    definition = "apiVersion: test.rolecall.dev/v1\n      kind: Thing\n      spec:\n        "
+    head = f"- kubernetes.core.k8s:\n    definition:\n      {definition}"
+    write(project, tasks__main=f"{head}size: '{{{{ x | string }}}}'\n        shoeColour: '{{{{ x | string }}}}'\n")
+    (project / "roles/thing/templates").mkdir()
+    (project / "roles/thing/templates/thing.yml.j2").write_text(
+        "apiVersion: test.rolecall.dev/v1\nkind: Thing\nspec:\n  shoeColour: {{ x | length }}\n"
+    )
+    found = [(file, line, text.partition(":")[0]) for file, line, text in warnings()]
+    in_template = ("roles/thing/templates/thing.yml.j2", 4, "spec.shoeColour")
+    in_task = [("roles/thing/tasks/main.yml", 6, "spec.size")] if CORE >= (2, 19) else []
+    assert found == [*in_task, in_template]
+
+
+def test_a_module_that_cannot_be_imported_is_an_error_at_the_task(project: Path) -> None:
+    plugins = project / "collections/ansible_collections/a/b/plugins"
+    for name, text in {"modules": "import gone_from_python", "action": "", "module_utils": ""}.items():
+        (plugins / name).mkdir(parents=True)
+        (plugins / name / "old.py").write_text(text)
+    (plugins / "modules/new.py").write_text("raise SystemExit(1)")
+    (plugins / "modules/sick.py").write_text("from ansible_collections.a.b.plugins.module_utils import none")
+    (plugins / "action/new.py").write_text("import os")
+    write(project, tasks__main="- a.b.new: {}\n- a.b.old: {}\n- block:\n    - a.b.sick: {}\n")
+    found_ = found(ANSIBLE_COLLECTIONS_PATH=str(project / "collections"))
+    assert [line for _, line, _ in found_] == [2, 4]
+    assert all(file == "roles/thing/tasks/main.yml" for file, _, _ in found_)
+    assert re.match(
+        r"a\.b\.old can't be imported with Python 3\.\d+: ModuleNotFoundError: .*gone_from_pyt", found_[0][2]
+    )
+    assert "a release of the collection a.b" in found_[0][2]
+
+
+def test_paths_of_the_image_are_checked_in_the_checkout(project: Path) -> None:
+    write(project, tasks__main="- include_tasks: /opt/ansible/roles/thing/tasks/more.yml\n", tasks__more=BROKEN_TASK)
+    play = "- hosts: localhost\n  roles: [/opt/ansible/roles/thing]\n"
+    (project / "site.yml").write_text(play)
+    (project / "watches.yaml").write_text(
+        ENTRY.replace("role: thing", "playbook: /opt/ansible/site.yml")
+        + "# role: /opt/ansible/roles/thing\n"
+        + ENTRY.replace("Thing", "Other").replace("role: thing", "role: /opt/ansible/roles/gone")
+    )
+    first, second, third = found()
+    assert first[:2] == ("watches.yaml", 4)
+    assert first[2].startswith("/opt/ansible/site.yml exists only in an image")
+    assert second[:2] == ("watches.yaml", 9)
+    assert second[2].endswith("not found (looked for /opt/ansible/roles/gone), so its tasks were not checked")
+    assert third[:2] == ("roles/thing/tasks/more.yml", 1)
+
+
+def test_the_status_schema_is_compared_with_the_line_of_the_crd(project: Path) -> None:
+    status = "status: {type: object, x-kubernetes-preserve-unknown-fields: true}"
+    assert status in CRD
+    strict = "status: {type: object, properties: {phase: {type: string}}}"
+    (project / "crds/things.yaml").write_text(CRD.replace(status, strict))
+    [(file, line, text)] = warnings()
+    assert (file, line) == ("crds/things.yaml", 15)
+    assert "drops status.conditions of Thing" in text
+
+
 @pytest.fixture
 def crds_project(tmp_path: Path) -> Path:
     """Give a project whose role takes what the spec of its kind has."""
@@ -336,14 +478,14 @@ def test_arguments_that_are_the_spec_fit(crds_project: Path) -> None:
 def test_field_without_argument_is_told(crds_project: Path) -> None:
     crd = CRD + "                shoeSizes: {type: array}\n"
     assert crds_warnings(crds_project, crd) == [
-        ("crd.yaml", 19, "spec.shoeSizes: the role has no argument 'shoe_sizes'")
+        ("crd.yaml", 20, "spec.shoeSizes: the role has no argument 'shoe_sizes'")
     ]
 
 
 def test_difference_to_the_arguments_is_told_with_the_command(crds_project: Path) -> None:
     write(crds_project, meta__argument_specs=ARGUMENTS + "      laces: {}\n")
     text = "spec.laces differs from the role's arguments (new field of type string): run 'rolecall generate crds'"
-    assert crds_warnings(crds_project) == [("crd.yaml", 19, text)]
+    assert crds_warnings(crds_project) == [("crd.yaml", 20, text)]
     assert crds_warnings(crds_project, keys="  vars: {laces: long}\n") == []
 
 
