@@ -70,6 +70,12 @@ def _list(found: object) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
+def labels_of(obj: RawObject) -> dict[str, str]:
+    """Return the labels of an object."""
+    found = metadata_of(obj).get("labels")
+    return found if isinstance(found, dict) else {}
+
+
 def is_being_deleted(obj: RawObject) -> bool:
     """Return whether the object has a deletion timestamp."""
     return bool(metadata_of(obj).get("deletionTimestamp"))

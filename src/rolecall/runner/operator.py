@@ -47,6 +47,7 @@ from rolecall.runner.watch_controller import (
     RunContext,
     WatchController,
 )
+from rolecall.system.blocking_work import kept_running
 from rolecall.system.clock import LoopClock
 from rolecall.system.files import OwnedDirectory, check_writable
 from rolecall.system.logs import get_logger
@@ -137,9 +138,12 @@ async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Ca
     async with dashboard(context, controllers):
         with _stopped_by_signals(manager):
             # Follow changed roles, and remove the workspaces of objects that were deleted without a last reconcile.
-            followed = [watch_content(controller.watch, controller.content_changed) for controller in controllers]
-            removed = [controller.orphaned_workspaces.keep_removing() for controller in controllers]
-            tasks = [asyncio.create_task(each) for each in (*followed, *removed)]
+            tasks = []
+            for each in controllers:
+                follow = partial(watch_content, each.watch, each.content_changed)
+                tasks.append(asyncio.create_task(kept_running(f"files of {each.watch.gvk}", follow)))
+                remove = each.orphaned_workspaces.keep_removing
+                tasks.append(asyncio.create_task(kept_running(f"orphaned workspaces of {each.watch.gvk}", remove)))
             try:
                 await manager.run()
             finally:

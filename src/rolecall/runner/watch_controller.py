@@ -160,6 +160,7 @@ class WatchController:
             )
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
+        self.primaries.on_restore.append(self._on_restore)
         self.reconciler = self._make_reconciler(context)
         self.orphaned_workspaces = OrphanedWorkspaces(
             context.runs.root, self.primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget
@@ -262,6 +263,13 @@ class WatchController:
             self._enqueue(key, primary)
         if not self._has_started:
             self.queue.lower(key, priority)  # an object that another replica has reconciled since isn't urgent
+
+    def _on_restore(self) -> None:
+        """Run every object again: the cluster was restored, so what past runs wrote and read may be lost."""
+        self._self_triggers.forget_versions()
+        for entry in self.primaries.store:
+            if self.watch.selector.matches(entry.labels):
+                self.queue.add(entry.key, Cause("the cluster was restored", priority=Priority.LOW))
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:
         index = TriggerIndex(trigger, self.watch.gvk)

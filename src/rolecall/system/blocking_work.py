@@ -1,4 +1,4 @@
-"""Blocking work outside the event loop, such as reading files and /proc.
+"""Work beside the requests of an event loop: blocking work in threads, and background tasks.
 
 Each piece of work gets its own thread. asyncio's default executor has few threads, and name lookups of the API server
 need them: a slow disk must block neither them nor the Lease.
@@ -7,10 +7,16 @@ need them: a slow disk must block neither them nor the Lease.
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from rolecall.system.logs import get_logger
+
+logger = get_logger("background")
+
 ResultT = TypeVar("ResultT")
+_FIRST_RESTART_SECONDS, _MAX_RESTART_SECONDS = 1.0, 300.0
 
 
 async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
@@ -39,6 +45,27 @@ async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     if errors:
         raise errors[0]
     return results[0]
+
+
+async def kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do work that should never end, until cancelled; if it ends or fails, log this and start it again.
+
+    The delay doubles from a second up to five minutes. Nothing dies silently: without this work, the operator would
+    continue and look healthy.
+    """
+    delay = _FIRST_RESTART_SECONDS
+    while True:
+        started = time.monotonic()
+        try:
+            await work()
+            reason = "it ended"
+        except Exception as error:  # noqa: BLE001 - logged
+            reason = repr(error)
+        if time.monotonic() - started > _MAX_RESTART_SECONDS:
+            delay = _FIRST_RESTART_SECONDS
+        logger.error("Background task failed; starting it again", task=name, reason=reason, delay_seconds=delay)
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, _MAX_RESTART_SECONDS)
 
 
 async def uninterrupted(work: Awaitable[ResultT]) -> ResultT:

@@ -3,8 +3,10 @@ import contextvars
 import threading
 
 import pytest
+from structlog.testing import capture_logs
 
-from rolecall.system.blocking_work import run_in_thread
+from rolecall.system import blocking_work
+from rolecall.system.blocking_work import kept_running, run_in_thread
 
 NAME = contextvars.ContextVar("NAME", default="")
 
@@ -54,3 +56,30 @@ async def test_work_runs_on_loop_if_no_thread_starts(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
         assert await run_in_thread(lambda: 7) == 7
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_background_work_that_ends_is_logged_and_started_again(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """Also if it ends without an error: it was to run until cancelled."""
+    monkeypatch.setattr(blocking_work, "_FIRST_RESTART_SECONDS", 0.0)
+    starts = 0
+    started_again = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal starts
+        starts += 1
+        if starts == 3:
+            started_again.set()
+            await asyncio.Event().wait()
+        if fails:
+            raise OSError("no inotify watches left")
+
+    with capture_logs() as logs:
+        task = asyncio.create_task(kept_running("files of Thing", work))
+        await asyncio.wait_for(started_again.wait(), 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [(each["task"], "inotify" in each["reason"]) for each in logs] == [("files of Thing", fails)] * 2

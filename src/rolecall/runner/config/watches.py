@@ -174,7 +174,7 @@ def parse_watches(path: Path, environment: Mapping[str, str], directory: Path | 
     watches: list[Watch] = []
     errors: list[ConfigurationError] = []
     unknown_keys: list[ConfigurationError] = []
-    seen: set[GVK] = set()
+    seen: dict[tuple[str, str], str] = {}
     for number, raw in enumerate(entries, 1):
         kind = raw.get("kind") if isinstance(raw, dict) else None
         place = f"{path}: entry {number}" + (f" (kind {kind})" if kind else "")
@@ -209,13 +209,21 @@ def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     return document
 
 
-def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) -> Watch | None:
-    """Return the watch of an entry, None if it has no role or playbook; add its kind to ``seen``."""
+def _read_watch(reader: MappingReader, finder: ContentFinder, seen: dict[tuple[str, str], str]) -> Watch | None:
+    """Return the watch of an entry, None if it has no role or playbook; add its kind to ``seen``, with its version.
+
+    Objects are identified by group and kind. Two versions of one kind are the same objects, and runs of one object must
+    not overlap.
+    """
     gvk = _read_gvk(reader)
-    if gvk in seen:
+    other = seen.get((gvk.group, gvk.kind))
+    if other == gvk.version:
         reader.add_error(keys.KIND.name, f"duplicate GVK: {gvk}")
+    elif other is not None:
+        message = f"another entry watches this kind in version {other}: keep one entry, its objects are the same"
+        reader.add_error(keys.KIND.name, message)
     if gvk.version and gvk.kind:
-        seen.add(gvk)
+        seen[gvk.group, gvk.kind] = gvk.version
     content = finder.content(reader)
     if not (reader.get(keys.PLAYBOOK) or reader.get(keys.ROLE)):
         reader.add_error(keys.ROLE.name, "must specify Role or Playbook")

@@ -1,9 +1,9 @@
 """The informer: keeps a store of all objects of one kind, and calls handlers with every change.
 
 A ``Reflector`` is the list-and-watch loop below it. It lists in pages, then watches from the resourceVersion of the
-list. When a watch ends, it resumes from the last version; when that version has expired (410 Gone), it lists again. It
-runs until it is cancelled: while the API server is unreachable, the kind isn't installed, or a permission is missing,
-it retries, as ``WatchRetry`` decides.
+list. When a watch ends, it resumes from the last version; when that version has expired (410 Gone), or when the cluster
+has a lower one because it was restored, it lists again. It runs until it is cancelled: while the API server is
+unreachable, the kind isn't installed, or a permission is missing, it retries, as ``WatchRetry`` decides.
 
 All consumers of a kind share one informer. A handler gets each change once and in order; changes that happened while
 the API server was unreachable follow after the next list. Neither a failing handler nor a missing permission stops the
@@ -88,6 +88,9 @@ class Sink(Protocol):
     def on_progress(self, resource_version: str) -> None:
         """Handle that every change up to a version was delivered."""
 
+    def on_restored(self) -> None:
+        """Handle that the cluster was restored to an earlier version: versions seen so far mean nothing any more."""
+
     def on_blocked(self, namespace: str | None, reason: str) -> None:
         """Handle that the kind can't be listed and watched for now, so nothing should wait for it."""
 
@@ -108,6 +111,8 @@ class Reflector:
     namespaced: bool | None = None
     is_quiet: bool = False
     _resource_version: str = ""
+    _is_lost: bool = False
+    """Whether the last watch ended before its time, as it does if the API server restarts."""
     _last_yield: float = 0.0
     _retry: "WatchRetry" = field(init=False)
 
@@ -121,6 +126,11 @@ class Reflector:
         while True:
             started, seconds = self.clock.monotonic(), 0.0
             try:
+                if self._is_lost and self._resource_version and await self._is_restored():
+                    logger.warning("The cluster was restored to an earlier version; listing again", gvk=str(self.gvk))
+                    self._resource_version = ""
+                    self.sink.on_restored()
+                self._is_lost = False
                 if not self._resource_version:
                     self._resource_version = await self._list()
                     retry.record_success()
@@ -130,6 +140,7 @@ class Reflector:
                 else:
                     seconds = retry.delay_after_early_end()
             except KubeError as error:
+                self._is_lost = True
                 if isinstance(error, GoneError):
                     logger.info("Watch expired; listing again", gvk=str(self.gvk), reason=str(error))
                     seconds = retry.delay_after_expiry()
@@ -143,6 +154,16 @@ class Reflector:
                 if retry.blocked_reason:
                     self.sink.on_blocked(self.namespace, retry.blocked_reason)
             await sleep(self.clock, seconds)
+
+    async def _is_restored(self) -> bool:
+        """Return whether the version of the collection is lower than that of the watch.
+
+        A watch from a version of the future waits without an error until the versions reach it.
+        """
+        async for _, version in self.source.list_pages(self.gvk, self.namespace):
+            own = self._resource_version
+            return version.isdecimal() and own.isdecimal() and int(version) < int(own)
+        return False
 
     async def _list(self) -> str:
         if self.namespaced is not None and (await self.source.resource(self.gvk)).namespaced != self.namespaced:
@@ -164,7 +185,7 @@ class Reflector:
 
     async def _watch(self) -> bool:
         """Deliver the events of one watch, and return whether there were any."""
-        has_events = False
+        has_events, started = False, self.clock.monotonic()
         seconds = _WATCH_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreads the ends of watches
         async for event_type, obj in self.source.watch(self.gvk, self.namespace, self._resource_version, seconds):
             if not has_events:
@@ -175,6 +196,7 @@ class Reflector:
             self._resource_version = resource_version_of(obj) or self._resource_version
             self.sink.on_progress(self._resource_version)
             await self._yield_if_due()
+        self._is_lost = self.clock.monotonic() - started < seconds - 1
         return has_events
 
     async def _yield_if_due(self) -> None:
@@ -211,6 +233,8 @@ class Informer:
         self._fields: dict[FieldPath, int] = {}
         self._unlisted: set[str | None] = set(namespaces or (None,))
         self._blocked: dict[str | None, str] = {}
+        self.on_restore: list[Callable[[], None]] = []
+        """Called when the cluster was restored to an earlier version, before the objects are listed again."""
         self._synced = asyncio.Event()
         self._settled = asyncio.Event()
 
@@ -296,6 +320,11 @@ class Informer:
 
     def on_progress(self, resource_version: str) -> None:
         """Do nothing: the reflector resumes by itself."""
+
+    def on_restored(self) -> None:
+        """Notify those that remember versions."""
+        for notify in self.on_restore:
+            notify()
 
     def on_blocked(self, namespace: str | None, reason: str) -> None:
         """Record that a namespace can't be listed and watched for now."""

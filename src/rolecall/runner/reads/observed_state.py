@@ -33,6 +33,7 @@ from rolecall.kube.metadata import (
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.controller.informer import ListerWatcher, Reflector
 from rolecall.runner.controller.store import content_digest
+from rolecall.system.blocking_work import kept_running
 from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
 
@@ -300,8 +301,8 @@ class Scope:
         """List and watch; start again if it already does."""
         self.stop()
         reflector = Reflector(self.source, self.gvk, self.key[0], self, self.clock, is_quiet=True)
-        self._task = asyncio.create_task(reflector.run(), name=f"reads of {self.gvk} in {self.key[0] or 'all'}")
-        self._task.add_done_callback(_log_crash)
+        name = f"reads of {self.gvk} in {self.key[0] or 'all'}"
+        self._task = asyncio.create_task(kept_running(name, reflector.run), name=name)
 
     def stop(self) -> None:
         """Stop watching; the store stays as it is."""
@@ -360,6 +361,10 @@ class Scope:
     def on_progress(self, resource_version: str) -> None:
         """Record up to which version no change is missing."""
         self.position = max(self.position, version_of(resource_version))
+
+    def on_restored(self) -> None:
+        """Forget all versions; the next list delivers each object as a change."""
+        self.position, self.store = UNKNOWN, CompactStore()
 
     def on_blocked(self, _namespace: str | None, reason: str) -> None:
         """Report that the scope can't be watched for now."""
@@ -423,10 +428,3 @@ class Scope:
         if kind and primary:
             tokens.add(annotation_token(str(kind), str(primary)))
         return frozenset(tokens) if tokens else NO_OWNERS
-
-
-def _log_crash(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error(
-            "Watch of reads stopped; changes will not trigger reconciles", task=task.get_name(), error=repr(error)
-        )

@@ -26,6 +26,7 @@ from rolecall.runner.reads.observed_state import (
     key_hash,
     namespace_of,
 )
+from rolecall.system.blocking_work import kept_running
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
@@ -254,7 +255,7 @@ class ReadWatches:
 
     async def __aenter__(self) -> Self:
         """Start to end unused watches."""
-        self._cleaning = asyncio.create_task(self._clean(), name="unused watches of reads")
+        self._cleaning = asyncio.create_task(kept_running("unused watches of reads", self._clean))
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -27,6 +27,7 @@ from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.status import FAILURE, own_condition
 from rolecall.runner.runs.events import RunSummary, cut
+from rolecall.system.blocking_work import kept_running
 from rolecall.system.logs import get_logger
 
 logger = get_logger("events")
@@ -87,7 +88,7 @@ class EventRecorder:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["EventRecorder"]:
         """Write in the background; Events that are still queued at the end get one second."""
-        task = asyncio.create_task(self._write_all(), name="events")
+        task = asyncio.create_task(kept_running("Events", self._write_all))
         try:
             yield self
         finally:

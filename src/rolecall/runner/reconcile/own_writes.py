@@ -73,6 +73,10 @@ class OwnWrites:
         """Return the primaries whose runs wrote this version of an object."""
         return [request for request, versions in self._versions.items() if (uid, resource_version) in versions]
 
+    def forget_versions(self) -> None:
+        """Drop all versions, because the cluster was restored and will give them to other changes."""
+        self._versions.clear()
+
     def forget(self, request: Request) -> None:
         """Drop the state of a deleted primary."""
         self._versions.pop(request, None)
@@ -114,6 +118,11 @@ class SelfTriggers:
         self._started.pop(key, None)
         self._requested_requeue.discard(key)
         self.own_writes.forget((self.gvk, key))
+
+    def forget_versions(self) -> None:
+        """Drop all versions, because the cluster was restored and will give them to other changes."""
+        self._started.clear()
+        self.own_writes.forget_versions()
 
     def may_be_in_loop(self, key: ObjectKey, cause: Cause) -> bool:
         """Return whether a run may have written the changed object since the last run of this primary started.

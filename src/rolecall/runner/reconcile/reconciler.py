@@ -26,6 +26,7 @@ from rolecall.kube.metadata import (
     generation_of,
     has_finalizer,
     is_being_deleted,
+    labels_of,
     resource_version_of,
     status_of,
     uid_of,
@@ -54,6 +55,7 @@ from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.process import new_ident
+from rolecall.system.blocking_work import uninterrupted
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:  # plans reconcile without metrics and traces
@@ -125,7 +127,8 @@ class Reconciler:
             except asyncio.CancelledError as error:
                 # Interrupt only the run. The other steps are short, and without them the status wouldn't be true.
                 context.stop(*error.args)
-                await asyncio.gather(task, return_exceptions=True)
+                with suppress(Exception, asyncio.CancelledError):  # a second cancellation changes nothing
+                    await uninterrupted(task)
                 raise
 
     async def _reconcile_and_record(self, context: ReconcileContext) -> Result:
@@ -184,6 +187,11 @@ class Reconciler:
         self.self_triggers.run_started(key, context.obj)
         deleting = is_being_deleted(context.obj)
 
+        has_own_finalizer = finalizer is not None and has_finalizer(context.obj, finalizer.name)
+        if not self.watch.selector.matches(labels_of(context.obj)) and not (deleting and has_own_finalizer):
+            logger.info("The labels no longer match the selector; the role does not run")
+            return Result()
+
         if is_paused(context.obj) and not deleting:
             logger.info("Object is paused; its role does not run")
             if self.watch.manage_status:
@@ -197,7 +205,7 @@ class Reconciler:
             message = f"Unable to parse reconcile period annotation: {error}"
             return Result(failed=True, is_final=await self._fail(context, message, is_final=True))
 
-        if finalizer and has_finalizer(context.obj, finalizer.name):
+        if finalizer and has_own_finalizer:
             context.finalizer = finalizer.name if deleting else ""
         elif deleting:
             logger.info("Resource is terminated, skipping reconciliation")

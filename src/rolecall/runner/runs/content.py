@@ -11,8 +11,9 @@ import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from watchfiles import Change, DefaultFilter, awatch
 
@@ -30,6 +31,7 @@ _PARTS = frozenset(
 _PLUGINS = "_plugins"
 _NEIGHBORS = frozenset({".yml", ".yaml", ".json", ".j2"})
 _LARGE_BYTES = 1024 * 1024
+_POLL_MILLISECONDS = 5000
 
 
 def contents_of(watch: Watch) -> tuple[Content, ...]:
@@ -102,10 +104,22 @@ async def watch_content(watch: Watch, on_change: Callable[[], None]) -> None:
     contents = contents_of(watch)
     before = await run_in_thread(lambda: digests_of(contents))
     directories = sorted(watched_directories(watch))
-    async for _ in awatch(*directories, watch_filter=DefaultFilter(), stop_event=asyncio.Event()):
+    async for _ in _changes_in(directories):
         now = await run_in_thread(lambda: digests_of(contents))
         if now != before:
             changed = [path for path in before.keys() | now.keys() if before.get(path) != now.get(path)]
             before = now
             logger.info("Files of a role changed", files=sorted(map(str, changed))[:5])
             on_change()
+
+
+async def _changes_in(directories: list[Path]) -> AsyncIterator[object]:
+    """Yield after changes of files; without notifications of the kernel, look for changes every few seconds."""
+    options: dict[str, Any] = {"watch_filter": DefaultFilter(), "stop_event": asyncio.Event()}
+    try:
+        async for change in awatch(*directories, **options):
+            yield change
+    except OSError as error:  # for example too many inotify watches of this user
+        logger.warning("No notifications of changed files; checking them every five seconds", reason=str(error))
+        async for change in awatch(*directories, force_polling=True, poll_delay_ms=_POLL_MILLISECONDS, **options):
+            yield change

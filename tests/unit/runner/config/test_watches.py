@@ -240,12 +240,20 @@ def test_the_core_group_is_empty(directory: Path) -> None:
     assert str(watch.gvk) == "/v1, Kind=Secret"
 
 
-def test_kind_in_two_groups_or_versions_is_two_watches(directory: Path) -> None:
+def test_kind_in_two_groups_is_two_watches(directory: Path) -> None:
     text = "".join(f"- {{group: {group}, version: {version}, kind: A, role: thing}}\n" for group, version in GROUPS)
     assert [(watch.gvk.group, watch.gvk.version) for watch in load(directory, text)] == GROUPS
 
 
-GROUPS = [("a.example.com", "v1"), ("b.example.com", "v1"), ("a.example.com", "v2")]
+GROUPS = [("a.example.com", "v1"), ("b.example.com", "v1")]
+
+
+@pytest.mark.parametrize("second", ["v2", "v1beta1"])
+def test_two_versions_of_a_kind_are_rejected(directory: Path, second: str) -> None:
+    """They are the same objects, of which each would have two runs at the same time."""
+    entries = "".join(f"- {{group: a.example.com, version: {v}, kind: A, role: thing}}\n" for v in ("v1", second))
+    with pytest.raises(ConfigurationError, match=r"entry 2 .*line 2.*watches this kind in version v1: keep one entry"):
+        load(directory, entries)
 
 
 def test_environment_variables_are_expanded_before_parsing(directory: Path) -> None:

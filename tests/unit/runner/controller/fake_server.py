@@ -7,7 +7,7 @@ from typing import Any
 
 from rolecall.kube.client import is_partial, partial_object
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import GoneError, KubeError
+from rolecall.kube.errors import GoneError, KubeError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 WIDGET = GVK("example.com", "v1", "Widget")
@@ -77,6 +77,15 @@ class FakeServer:
         for _, stream in self._streams:
             stream.put_nowait(("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}))
 
+    def restore(self, version: int, *names: str) -> None:
+        """Become an earlier version with only these objects, as etcd after a restore, and end every stream."""
+        self.version = version
+        self._history.clear()
+        self.objects = {key: obj for key, obj in self.objects.items() if key.name in names}
+        for obj in self.objects.values():
+            obj["metadata"]["resourceVersion"] = str(version)
+        self.end_streams(UnreachableError("reset"))
+
     def forget_history(self) -> None:
         """Respond with 410 to watches from an earlier version."""
         self.version += 1
@@ -103,13 +112,13 @@ class FakeServer:
     async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield the objects page by page."""
         self._check(gvk, namespace)
-        self.lists += 1
         version = str(self.version)
         found = [copy.deepcopy(obj) for key, obj in self.objects.items() if namespace in (None, key.namespace)]
         for start in range(0, max(len(found), 1), self.page_size):
             if start and self.expiring:
                 raise GoneError(410, "Expired", "the provided continue parameter is too old")
             yield found[start : start + self.page_size], version
+        self.lists += 1  # only complete ones
 
     async def watch(
         self, gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float

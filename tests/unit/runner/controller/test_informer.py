@@ -175,6 +175,25 @@ async def test_deletion_found_by_a_list_has_names_version_and_labels(server: Fak
         }
 
 
+async def test_restored_cluster_is_listed_again(server: FakeServer) -> None:
+    """Versions go back: a watch that resumed from its last version would be silent until they have caught up."""
+    for name in ("kept", "lost"):
+        server.put(name)
+    async with running(World(server)) as world:
+        restored: list[int] = []
+        world.informer.on_restore.append(lambda: restored.append(server.version))
+        server.restore(50, "kept")
+        await world.pass_seconds(1)
+        server.put("new")
+        await settle()
+        assert restored == [50]
+        assert world.reported[2:] == [
+            "Widget default/kept modified",
+            "Widget default/lost deleted",
+            "Widget default/new added",
+        ]
+
+
 async def test_unreachable_api_server_is_used_within_two_seconds_of_its_return(server: FakeServer) -> None:
     async with running(World(server)) as world:
         with capture_logs() as logs:

@@ -24,6 +24,7 @@ from rolecall.kube.errors import (
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
@@ -602,6 +603,47 @@ async def test_reconcile_cancelled_after_its_run_writes_the_outcome(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await rig.conditions() == SUCCESSFUL
+
+
+async def test_second_cancellation_does_not_end_the_status_write(
+    rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard is handed over, and then the operator stops: the condition is true all the same."""
+    quick_replace, writing = cluster.replace, asyncio.Event()
+
+    async def replace_slowly(obj: RawObject, subresource: str = "") -> RawObject:
+        writing.set()
+        for _ in range(5):  # where cancellations arrive
+            await asyncio.sleep(0)
+        return await quick_replace(obj, subresource)
+
+    task = await start(rig)
+    monkeypatch.setattr(cluster, "replace", replace_slowly)
+    task.cancel("another replica takes the object over")
+    await writing.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await rig.conditions())["Running"][:2] == ("False", "Interrupted")
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+@pytest.mark.parametrize("matches", [False, True])
+async def test_object_runs_only_if_its_labels_match_when_it_is_due(
+    world: World, tmp_path: Path, *, deleting: bool, matches: bool
+) -> None:
+    """A period, a retry, or a requeue was requested while they did; the finalizer runs regardless."""
+    selector = LabelSelector.compile({"matchLabels": {"team": "a"}})
+    labels = f"labels: {{team: {'a' if matches else 'b'}}}"
+    await world.create(MANIFEST.replace("name: one", f"name: one, {labels}, finalizers: [{FINALIZER}]"))
+    if deleting:
+        await world.delete(THING, "one")
+    rig = make_rig(world, tmp_path, selector=selector, finalizer=finalizer())
+    result = await rig.reconcile()
+    assert rig.runs == int(matches or deleting)
+    assert matches or deleting or result == Result()
 
 
 async def test_reconcile_cancelled_before_its_run_runs_nothing(

@@ -1,9 +1,12 @@
 import asyncio
 import contextlib
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.watches import Finalizer, Watch
@@ -106,3 +109,32 @@ async def test_watch_reports_changed_content_only(role: Path, monkeypatch: pytes
         watching.cancel()
         await asyncio.wait([watching])
     assert {Path(path).name for path in logged} == {"main.yml"}
+
+
+async def test_changes_are_noticed_without_notifications_of_the_kernel(
+    role: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user may have no inotify watches left; the operator polls and logs this."""
+    write(role, "tasks/main.yml")
+    original = content_module.awatch
+
+    def awatch(*directories: Path, force_polling: bool = False, **options: Any) -> AsyncIterator[object]:
+        if not force_polling:
+            raise OSError("OS file watch limit reached")
+        return original(*directories, force_polling=True, **options)
+
+    monkeypatch.setattr(content_module, "awatch", awatch)
+    monkeypatch.setattr(content_module, "_POLL_MILLISECONDS", 50)
+    changed = asyncio.Event()
+    with capture_logs() as logs:
+        task = asyncio.create_task(watch_content(Watch(THING, RoleContent(role)), changed.set))
+        async with asyncio.timeout(60):
+            number = 0
+            while not changed.is_set():
+                number += 1
+                (role / "tasks/main.yml").write_text(f"version {number}")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), 1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "OS file watch limit reached" in logs[0]["reason"]
