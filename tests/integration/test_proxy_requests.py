@@ -227,3 +227,55 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
         assert await run.owners("by-module") == [run.spec.owner.uid]
     finally:
         await run.world.client.delete(API_SERVICE, ObjectKey("", f"v1.{group}"))
+
+
+LEASE = GVK("coordination.k8s.io", "v1", "Lease")
+WITHOUT_VERSION: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("PUT", "application/json", {}),
+    ("PUT", "application/json", {"resourceVersion": ""}),
+    ("PUT", "application/json", {"resourceVersion": "0"}),
+    ("PUT", "application/json", {"resourceVersion": None}),
+    ("PATCH", "application/merge-patch+json", {}),
+    ("PATCH", "application/merge-patch+json", {"resourceVersion": None}),
+    ("PATCH", "application/strategic-merge-patch+json", {"resourceVersion": None}),
+)
+
+
+async def test_write_without_version_succeeds_only_if_the_api_server_accepts_it(asking: Asking) -> None:
+    """A Lease rejects an update without a version, a ConfigMap accepts it."""
+    run = asking.run
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{run.world.namespace}/leases/odd"
+    statuses: dict[str, set[int]] = {}
+    for gvk, path, changed in ((LEASE, lease, "spec"), (CONFIG_MAP, f"{asking.path}/odd", "data")):
+        obj = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": "odd"}}
+        await run.world.client.create(obj | {"metadata": {"name": "odd", "namespace": run.world.namespace}})
+        for number, (method, content_type, version) in enumerate(WITHOUT_VERSION):
+            for encoding in ("utf-8", "utf-16"):
+                content = {"spec": {"leaseTransitions": number}, "data": {"a": str(number)}}[changed]
+                body = json.dumps(obj | {"metadata": {"name": "odd"} | version, changed: content}).encode(encoding)
+                expected = json.loads(
+                    await asking.api_server(method, f"{path}?dryRun=All", body, Content_Type=content_type)
+                )
+                status, answer = await asking.proxy(method, path, body, Content_Type=content_type)
+                case = (gvk.kind, method, version, encoding)
+                assert (case, status) == (case, expected.get("code", 200))
+                assert status == 200 or json.loads(answer)["message"] == expected["message"]
+                statuses.setdefault(gvk.kind, set()).add(status)
+    assert 422 in statuses["Lease"]
+    assert 422 not in statuses["ConfigMap"]
+
+
+async def test_update_without_version_is_the_runs_own_change(asking: Asking) -> None:
+    await asking.run.world.client.create(config_map(asking.run.world, "plain"))
+    status, answer = await asking.proxy("PUT", f"{asking.path}/plain", config_map(asking.run.world, "plain", "2"))
+    assert status == 200
+    assert asking.run.noted() == [json.loads(answer)["metadata"]["resourceVersion"]]
+
+
+async def test_server_side_apply_of_kubectl_stores_only_what_was_applied(run: Run) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}, "data": {"a": "1"}})
+    for arguments in (("create",), ("apply",), ("apply", "--server-side")):
+        code, output = await run.kubectl(*arguments, "-f", "-", text=text)
+        assert code == 0, output
+    stored = (await run.metadata("map"))["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+    assert "resourceVersion" not in stored

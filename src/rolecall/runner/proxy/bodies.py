@@ -110,7 +110,7 @@ def decode(body: bytes, content_type: str) -> Any:
     if not is_readable(content_type) or len(body) > MAX_INSPECTED_BYTES:
         return None
     try:
-        return json.loads(body)
+        return json.loads(body.decode())  # the API server reads only UTF-8, and rejects a byte order mark
     except (ValueError, RecursionError):
         return _decode_yaml(body) if "yaml" in content_type.lower() else None
 

@@ -11,6 +11,11 @@ whose change must trigger a reconcile. So the proxy adds a precondition: the obj
 the write succeeds and returns another version, only the run has changed the object. If the precondition fails, the
 proxy retries once with the current version, and then sends the write as the run sent it.
 
+The precondition must not change what the API server accepts or stores; without it, the run's own change only causes one
+more run. Most kinds reject a PUT without a version, so a dry run of the PUT as the run sent it comes first. Where a
+body sets the version to nothing, it stays so. Of server-side apply by kubectl, the API server stores the whole body in
+the last-applied annotation, so such a body gets no precondition.
+
 The DELETED watch event has a resourceVersion that the response to the DELETE does not contain. So the run's own
 deletions are recognized by the object's uid. Only a deletion that is complete in the response is recorded, because only
 then the run knows that the object no longer exists. If a finalizer or a terminating pod delays the deletion, the event
@@ -18,9 +23,10 @@ comes later and must trigger a reconcile.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import aiohttp
 
@@ -173,9 +179,14 @@ def _with_existing_references(request: ProxiedRequest, obj: RawObject, existing:
 
 
 JSON_PATCH: Final = "application/json-patch+json"
+_KUBECTL: Final = ("fieldManager", "kubectl")
 _VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
-# A failed ``test`` operation of a JSON patch gives 422 instead of 409.
-_PRECONDITION_FAILED: Final = {HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}
+# A failed ``test`` operation of a JSON patch gives 422 instead of 409; with the precondition, a body can be too long.
+_PRECONDITION_FAILED: Final = {
+    HTTPStatus.CONFLICT,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +217,9 @@ def with_precondition(body: bytes, content_type: str, version: str) -> Condition
         return _encoded([test, *content], version)
     if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
         return None
-    if own := resource_version_of(content):
-        return ConditionalBody(body, own, is_added=False)
+    if "resourceVersion" in metadata_of(content):
+        own = resource_version_of(content)
+        return None if own in {"", "0"} else ConditionalBody(body, own, is_added=False)
     return _encoded(content | {"metadata": metadata_of(content) | {"resourceVersion": version}}, version)
 
 
@@ -246,12 +258,14 @@ class ConditionalWrites:
         """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
         body, content_type = request.sent or b"", request.content_type
         conditional = None
-        if version:
+        if version and not _stores_whole_body(request):
             conditional = await self.worker.run(body, lambda: with_precondition(body, content_type, version))
         if conditional is None:
             result = await self._send(request, headers)
             is_created = result.response.status == HTTPStatus.CREATED
             return await self._with_changed_objects(result, "") if is_created else result
+        if conditional.is_added and request.info.verb == "update" and not await self._is_accepted(request, headers):
+            return await self._send(request, headers)
         result = await self._send(request, headers, conditional.body)
         if conditional.is_added and result.response.status in _PRECONDITION_FAILED:
             return None
@@ -259,6 +273,12 @@ class ConditionalWrites:
 
     async def _with_changed_objects(self, result: WriteResult, version: str | None) -> WriteResult:
         return await self.worker.run(result.body, lambda: _with_changed_objects(result, version))
+
+    async def _is_accepted(self, request: ProxiedRequest, headers: Mapping[str, str]) -> bool:
+        """Return whether the API server accepts a write as the run sent it, in a dry run."""
+        target = f"{request.path}?{request.query}&dryRun=All"
+        result = await self._send(replace(request, target=target), headers)
+        return result.response.status < HTTPStatus.MULTIPLE_CHOICES
 
     async def _send(
         self, request: ProxiedRequest, headers: Mapping[str, str], body: bytes | None = None
@@ -275,6 +295,11 @@ class ConditionalWrites:
         version = resource_version_of(found)
         request.session.record_version(request.info, version)
         return version
+
+
+def _stores_whole_body(request: ProxiedRequest) -> bool:
+    """Return whether the API server may store the body of a write as it is, in the last-applied annotation."""
+    return media_type(request.content_type) in APPLY_MEDIA_TYPES and _KUBECTL in parse_qsl(request.query)
 
 
 def _with_changed_objects(result: WriteResult, version: str | None) -> WriteResult:

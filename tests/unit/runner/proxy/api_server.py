@@ -123,6 +123,8 @@ class ApiServer:
                 self.objects[path] = stored
                 return self._stored(stored, 201)
             case "PUT" | "PATCH":
+                if "dryRun" in request.query:
+                    return web.json_response(json.loads(received.body))
                 return self._changed(path.removesuffix("/status"), json.loads(received.body))
             case "DELETE":
                 self.objects.pop(path, None)
