@@ -1,6 +1,7 @@
 """What the proxy adds to requests and what it leaves alone, compared with what the API server itself says to them."""
 
 import asyncio
+import dataclasses
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -270,6 +271,32 @@ async def test_update_without_version_is_the_runs_own_change(asking: Asking) -> 
     status, answer = await asking.proxy("PUT", f"{asking.path}/plain", config_map(asking.run.world, "plain", "2"))
     assert status == 200
     assert asking.run.noted() == [json.loads(answer)["metadata"]["resourceVersion"]]
+
+
+async def test_only_a_real_deletion_is_the_runs_own(asking: Asking) -> None:
+    """The API server itself shows, for each body and query, whether it reads them as a dry run."""
+    run = asking.run
+    removed: list[str] = []
+    spec = dataclasses.replace(run.spec, on_removal=removed.append)
+    credentials = run.proxy.register(spec)
+    dry, real = b'{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}', b'{"kind":"DeleteOptions"}'
+    protobuf = b"k8s\x00\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x05\x2a\x03All"
+    bodies = ((dry, "application/json"), (b"dryRun: [All]", "application/yaml"), (protobuf, PROTOBUF))
+    for number, (body, content_type) in enumerate((*bodies, (b"", ""), (real, "application/json"))):
+        for query in ("", "?dryRun=All"):
+            name = f"cm{number}{len(query)}"
+            uid = (await run.world.client.create(config_map(run.world, name)))["metadata"]["uid"]
+            status, answer = await asking.proxy(
+                "DELETE",
+                f"{asking.path}/{name}{query}",
+                body,
+                Content_Type=content_type or "application/json",
+                Authorization=f"Bearer {credentials.secret}",
+            )
+            assert status == 200, answer
+            is_gone = await run.world.find(CONFIG_MAP, name) is None
+            assert (body, query, uid in removed) == (body, query, is_gone)
+    assert len(removed) == 3
 
 
 async def test_server_side_apply_of_kubectl_stores_only_what_was_applied(run: Run) -> None:

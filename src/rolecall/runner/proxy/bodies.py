@@ -55,6 +55,7 @@ PROTOBUF_MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _ENVELOPE_RAW, _ENVELOPE_ENCODING = 2, 3
 _METADATA: Final = 1
+_DELETE_OPTIONS, _DRY_RUN = 2, 5
 _NAME, _NAMESPACE, _ANNOTATIONS, _OWNER_REFERENCES = 1, 3, 12, 13
 _REFERENCE_STRINGS: Final = {1: "kind", 3: "name", 4: "uid", 5: "apiVersion"}
 _REFERENCE_FLAGS: Final = {6: "controller", 7: "blockOwnerDeletion"}
@@ -261,6 +262,24 @@ def decode_protobuf(body: bytes) -> RawObject | None:
     """Return an object's metadata (name, namespace, annotations, owner references), None for a malformed body."""
     try:
         return {"metadata": _decode_metadata(_object_message(_envelope(body)))}
+    except (IndexError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def decode_delete_options(body: bytes, content_type: str, *, is_eviction: bool) -> RawObject | None:
+    """Return the DeleteOptions in the body of a deletion or eviction, None for an unreadable body.
+
+    For protobuf, only ``dryRun``.
+    """
+    if media_type(content_type) != PROTOBUF_MEDIA_TYPE:
+        content = decode_object(body, content_type)
+        return (content.get("deleteOptions") or {}) if content is not None and is_eviction else content
+    try:
+        options = _object_message(_envelope(body))
+        if is_eviction:
+            found = (value for number, value in _fields(options) if number == _DELETE_OPTIONS)
+            options = b"".join(value for value in found if isinstance(value, bytes))
+        return {"dryRun": [_decode_string(value) for number, value in _fields(options) if number == _DRY_RUN]}
     except (IndexError, ValueError, TypeError, AttributeError):
         return None
 

@@ -30,7 +30,7 @@ from rolecall.runner.proxy.sessions import (
     SessionSpec,
 )
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_upgrade
-from rolecall.runner.proxy.writes import ConditionalWrites, OwnerInjector, removed_uid
+from rolecall.runner.proxy.writes import ConditionalWrites, OwnerInjector, removed_uid, with_delete_options
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
 
@@ -150,7 +150,9 @@ class Proxy:
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if proxied.info.is_write:  # the body of any other request is forwarded as it arrives
-            proxied.body = await read_body(request)
+            body = proxied.body = await read_body(request)
+            content_type = proxied.content_type
+            proxied.info = await self._worker.run(body, lambda: with_delete_options(proxied.info, body, content_type))
         if self._interceptor is not None:
             intercepted = await self._interceptor.before(proxied)
             if intercepted is not None:

@@ -19,7 +19,8 @@ the last-applied annotation, so such a body gets no precondition.
 The DELETED watch event has a resourceVersion that the response to the DELETE does not contain. So the run's own
 deletions are recognized by the object's uid. Only a deletion that is complete in the response is recorded, because only
 then the run knows that the object no longer exists. If a finalizer or a terminating pod delays the deletion, the event
-comes later and must trigger a reconcile.
+comes later and must trigger a reconcile. A dry run deletes nothing. The API server reads the options of a deletion from
+its body, and from the query only if there is no body; those of an eviction from both.
 """
 
 from collections.abc import Mapping
@@ -38,6 +39,7 @@ from rolecall.runner.proxy.bodies import (
     MAX_YAML_BYTES,
     BodyWorker,
     decode,
+    decode_delete_options,
     decode_object,
     encode,
     encode_changed,
@@ -310,6 +312,20 @@ def _with_changed_objects(result: WriteResult, version: str | None) -> WriteResu
     content: Any = decode(result.body, headers.get("Content-Type", ""))
     changed = (obj for obj in objects_in(content) if uid_of(obj) and resource_version_of(obj) not in {"", version})
     return WriteResult(result.response, result.body, tuple(changed))
+
+
+def with_delete_options(info: RequestInfo, body: bytes, content_type: str) -> RequestInfo:
+    """Return the info of a write with the flag that the options in its body set, if it deletes or evicts.
+
+    An unreadable body counts as a dry run: the API server rejects it. If it did not, the run's own deletion would only
+    cause one more run.
+    """
+    is_eviction = info.subresource == "eviction"
+    if not body or not (info.is_removal or is_eviction):
+        return info
+    options = decode_delete_options(body, content_type, is_eviction=is_eviction)
+    is_dry_run = options is None or bool(options.get("dryRun"))
+    return replace(info, is_dry_run=is_dry_run or (is_eviction and info.is_dry_run))
 
 
 def removed_uid(info: RequestInfo, result: WriteResult) -> str:

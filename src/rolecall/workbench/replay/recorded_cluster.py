@@ -9,6 +9,7 @@ placeholders in a record, and remain placeholders.
 
 import base64
 import copy
+import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import GVK, SECRETS, ObjectKey, RawObject
 from rolecall.kube.selectors import selects
-from rolecall.runner.proxy.request_info import WRITE_VERBS
+from rolecall.runner.proxy.request_info import WRITE_VERBS, RequestInfo
+from rolecall.runner.proxy.writes import with_delete_options
 from rolecall.runner.record.masking import decode_base64
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.workbench.replay.recorded_kinds import RecordedKinds
@@ -243,8 +245,15 @@ def query_of(exchange: Line) -> ListQuery:
 
 
 def is_dry_run(exchange: Line) -> bool:
-    """Return whether a request is a dry run."""
-    return any(name == "dryRun" for name, _ in exchange["query"])
+    """Return whether a request is a dry run, by its query or its body."""
+    is_dry_run = any(name == "dryRun" for name, _ in exchange["query"])
+    info = RequestInfo(exchange["verb"], subresource=exchange.get("subresource", ""), is_dry_run=is_dry_run)
+    content = exchange.get("request") or {}
+    if "json" in content:
+        body = json.dumps(content["json"]).encode()
+    else:
+        body = base64.b64decode(content.get("base64", "")) or content.get("text", "").encode()
+    return with_delete_options(info, body, content.get("contentType", "")).is_dry_run
 
 
 def parse_time(text: Any) -> datetime | None:

@@ -114,7 +114,7 @@ class ApiServer:
             return await self._watch(request)
         return self._objects(request, self.last)
 
-    def _objects(self, request: web.Request, received: ReceivedRequest) -> web.Response:
+    def _objects(self, request: web.Request, received: ReceivedRequest) -> web.Response:  # noqa: PLR0911 - one per verb
         path = request.path
         match request.method:
             case "POST":

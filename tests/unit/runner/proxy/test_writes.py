@@ -7,7 +7,8 @@ from aiohttp import web
 
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy.ownership import Ownership
-from rolecall.runner.proxy.writes import with_precondition
+from rolecall.runner.proxy.request_info import parse
+from rolecall.runner.proxy.writes import with_delete_options, with_precondition
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, MERGE, REFERENCE, Run, config_map, owners
 
@@ -335,6 +336,10 @@ async def test_pending_deletion_is_recorded_as_write(run: Run, api_server: ApiSe
         (b'{"metadata":"x"}', MERGING),
         (b"{}", JSON_PATCH),
         (b'"x"', APPLY),
+        (b'{"metadata":{"resourceVersion":null}}', MERGING),
+        (b'{"metadata":{"resourceVersion":""}}', APPLY),
+        (b'{"metadata":{"resourceVersion":"0"}}', "application/json"),
+        ("{}".encode("utf-16"), MERGING),
     ],
 )
 def test_body_that_cannot_have_precondition_is_unchanged(body: bytes, content_type: str) -> None:
@@ -371,6 +376,52 @@ async def test_only_completed_deletion_is_recorded(
     assert run.removed == removed
 
 
-async def test_dry_run_removes_nothing(run: Run) -> None:
-    assert (await run.send("DELETE", f"{PATH}?dryRun=All")).status == 200
-    assert run.removed == []
+OPTIONS = "application/vnd.kubernetes.protobuf"
+
+
+def protobuf_options(*fields: bytes) -> bytes:
+    raw = b"".join(fields)
+    return b"k8s\x00" + bytes([2 << 3 | 2, len(raw)]) + raw
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "content_type", "is_removed"),
+    [
+        ("?dryRun=All", b"", "", False),
+        ("", b'{"dryRun": ["All"]}', "", False),
+        ("", b'{"dryRun": ["All"]}', "application/json", False),
+        ("", b"kind: DeleteOptions\ndryRun: [All]", "application/yaml", False),
+        ("", protobuf_options(b"\x08\x00", b"\x2a\x03All"), OPTIONS, False),
+        ("", b"{", "application/json", False),
+        ("", b"k8s\x00\x12\x09", OPTIONS, False),
+        ("?dryRun=All", b"{}", "application/json", True),
+        ("?dryRun=All", protobuf_options(b"\x08\x00"), OPTIONS, True),
+        ("", b'{"dryRun": []}', "application/json", True),
+        ("", b'{"dryRun": null, "propagationPolicy": "Foreground"}', "application/json", True),
+    ],
+)
+async def test_options_in_the_body_replace_those_in_the_query(
+    run: Run,
+    query: str,
+    body: bytes,
+    content_type: str,
+    is_removed: bool,  # noqa: FBT001 - a table
+) -> None:
+    headers = {"Content-Type": content_type} if content_type else {}
+    assert (await run.send("DELETE", PATH + query, data=body, headers=headers)).status == 200
+    assert run.removed == (["x"] if is_removed else [])
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "is_dry_run"),
+    [
+        ("DELETE", CONFIG_MAPS, b'{"dryRun": ["All"]}', True),
+        ("DELETE", f"{CONFIG_MAPS}?dryRun=All", b"{}", False),
+        ("POST", "/api/v1/namespaces/ns/pods/web/eviction", b'{"deleteOptions": {"dryRun": ["All"]}}', True),
+        ("POST", "/api/v1/namespaces/ns/pods/web/eviction?dryRun=All", b'{"deleteOptions": {}}', True),
+        ("POST", "/api/v1/namespaces/ns/pods/web/eviction", b"{}", False),
+        ("POST", CONFIG_MAPS, b'{"dryRun": ["All"]}', False),
+    ],
+)
+def test_dry_run_is_where_the_api_server_reads_it(method: str, target: str, body: bytes, *, is_dry_run: bool) -> None:
+    assert with_delete_options(parse(method, target), body, "application/json").is_dry_run is is_dry_run

@@ -67,6 +67,10 @@ FIRST_RESPONSES: dict[str, tuple[list[Exchange], str | None]] = {
     "DELETE that returns it": ([ask("DELETE", f"{MAPS}/a", None, BEFORE)], "before"),
     "DELETE that does not find it": ([ask("DELETE", f"{MAPS}/a", None, GONE, 404)], None),
     "nothing": ([], None),
+    "dry run by the body": (
+        [ask("DELETE", f"{MAPS}/a", {"dryRun": ["All"]}, AFTER), ask("GET", f"{MAPS}/a", None, BEFORE)],
+        "before",
+    ),
     "dry run": ([ask("PATCH", f"{MAPS}/a?dryRun=All", SLIGHT, AFTER), ask("GET", f"{MAPS}/a", None, BEFORE)], "before"),
 }
 
