@@ -197,6 +197,8 @@ class WatchController:
         )
         primaries = Primaries(cluster.client, self.watch.gvk, cluster.own_writes, cluster.may_write)
 
+        readiness = Readiness.of_watch(self.watch, default=settings.ready_conditions)
+
         def report(obj: RawObject, problem: str) -> None:
             self._metrics.status_rejected()
             observation.events.record(obj, EventSpec(WARNING, "StatusRejected", problem))
@@ -205,7 +207,7 @@ class WatchController:
             watch=self.watch,
             primaries=primaries,
             launcher=Launcher(self.watch, runs.runner, access, settings, runs.root),
-            status=StatusWriter(primaries, Readiness.of_watch(self.watch, default=settings.ready_conditions), report),
+            status=StatusWriter(primaries, readiness, report, settings.moves_changed_conditions),
             self_triggers=self._self_triggers,
             events=EventReporter(observation.events.record),
             default_period_seconds=settings.reconcile_period_seconds,

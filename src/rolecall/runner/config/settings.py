@@ -83,6 +83,9 @@ class Settings:
     ready_conditions: bool = True
     """Whether a status has ``Ready``, ``Reconciling`` and ``Stalled``, if the watch has no ``readyConditions``."""
 
+    moves_changed_conditions: bool = False
+    """Whether a changed condition moves to the end of the list, as in the Go runner."""
+
     backoff_min_seconds: float = 1.0
     """The delay after the first failure; it doubles with each further failure."""
 
@@ -200,6 +203,7 @@ def ansible_operator_settings() -> Settings:
     return Settings(
         mark_unsafe=False,
         ready_conditions=False,
+        moves_changed_conditions=True,
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,

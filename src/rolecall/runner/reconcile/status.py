@@ -3,8 +3,8 @@
 Reasons and messages of ``Running``, ``Successful``, and ``Failure`` are the Go runner's, so that tools which wait for
 them keep working. Three things differ: every exit has a true condition, no reason is empty, because most schemas reject
 that, and nothing is written without need. Keys and
-conditions of other clients are kept as they are. A condition keeps its position in the list, and its
-``lastTransitionTime`` as long as its status stays the same.
+conditions of other clients are kept as they are. A condition keeps its position in the list, except under the name
+``ansible-operator``, and its ``lastTransitionTime`` as long as its status stays the same.
 
 A condition that neither this operator nor a run of the object has written is never replaced or removed, whatever its
 type: the kubelet's ``Ready`` takes a Pod out of service. Its reason identifies a condition of the operator. A run has
@@ -65,6 +65,8 @@ class ConditionContext:
     now: datetime
     generation: int
     written: Sequence[Mapping[str, Any]] = ()
+    moves_changed: bool = False
+    """Whether a changed condition moves to the end of the list, as in the Go runner."""
 
     @property
     def text(self) -> str:
@@ -152,7 +154,7 @@ class ConditionList:
     def change_status(self, kind: str, value: str) -> None:
         """Change the status of an existing condition; its reason, message and result stay."""
         if (found := self._find(kind)) is not None and found.get("status") != value:
-            found.update(status=value, lastTransitionTime=self._context.text)
+            self._replace(found, found | {"status": value, "lastTransitionTime": self._context.text})
 
     def restore(self, condition: dict[str, Any]) -> None:
         """Replace the condition of the same type, if there is one, by an earlier version of it."""
@@ -181,7 +183,14 @@ class ConditionList:
         if old is None:
             self.items.append(new)
         else:
-            self.items[self.items.index(old)] = new
+            self._replace(old, new)
+
+    def _replace(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        index = self.items.index(old)
+        del self.items[index]
+        # The Go runner replaces Failure always.
+        is_changed = new["type"] == FAILURE or any(old.get(key) != new.get(key) for key in ("status", "reason"))
+        self.items.insert(len(self.items) if self._context.moves_changed and is_changed else index, new)
 
 
 @dataclass(frozen=True, slots=True)

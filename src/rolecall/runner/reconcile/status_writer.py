@@ -133,6 +133,9 @@ class StatusWriter:
     report: Callable[[RawObject, str], None] = lambda _obj, _problem: None
     """Reports that a status was not stored as it was sent."""
 
+    moves_changed: bool = False
+    """Whether a changed condition moves to the end of the list, as in the Go runner."""
+
     async def mark_running(self, primary: RawObject) -> RawObject | None:
         """Mark a run as in progress and return the object as written; None if it was deleted or cannot be written.
 
@@ -199,7 +202,8 @@ class StatusWriter:
         obj = await self.primaries.read_again(primary)
         now, old = datetime.now(UTC), status_of(obj)
         generation = generation_of(obj) if generation is None else generation
-        new = update(old, ConditionContext(now, 0 if self.primaries.gvk.is_built_in else generation))
+        generation = 0 if self.primaries.gvk.is_built_in else generation
+        new = update(old, ConditionContext(now, generation, moves_changed=self.moves_changed))
         if not should_write(old, new, now):
             return obj
         resource = await self.primaries.client.resource(self.primaries.gvk)

@@ -39,6 +39,7 @@ def test_ansible_operator_has_ports_paths_and_times_of_the_go_runner() -> None:
     assert (settings.backoff_min_seconds, settings.backoff_max_seconds) == (0.005, 1000)
     assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
     assert (settings.ready_conditions, Settings().ready_conditions) == (False, True)
+    assert (settings.moves_changed_conditions, Settings().moves_changed_conditions) == (True, False)
     assert (settings.allow_broken_conditionals, Settings().allow_broken_conditionals) == (True, False)
 
 

@@ -584,6 +584,24 @@ def test_success_is_written_as_a_whole_condition() -> None:
     }
 
 
+def test_changed_condition_moves_to_the_end_as_in_the_go_runner() -> None:
+    def types(status: Status) -> list[str]:
+        return [item["type"] for item in status["conditions"]]
+
+    custom = {"type": "Custom", "status": "True"}
+    context = replace(CONTEXT, moves_changed=True)
+    done = finished({"conditions": [custom]}, SUCCESS, context)
+    assert types(done) == ["Custom", "Running", "Successful", "Failure"]
+    started = running(done, context)
+    assert types(started) == ["Custom", "Failure", "Successful", "Running"]
+    assert types(finished(started, SUCCESS, context)) == ["Custom", "Running", "Successful", "Failure"]
+    failed = finished(started, FAILURE, context)
+    assert types(failed) == ["Custom", "Running", "Failure", "Successful"]
+    assert types(finished(running(failed, context), FAILURE, context))[-1] == "Failure"
+    assert types(finished(running(done, CONTEXT), FAILURE, CONTEXT)) == types(done)
+    assert not should_write(done, {**done, "conditions": done["conditions"][::-1]}, NOW)
+
+
 REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """The pattern of ``metav1.Condition``."""
 
