@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import watchfiles
 from structlog.testing import capture_logs
 
 from rolecall.runner.config.content import PlaybookContent, RoleContent
@@ -116,12 +117,11 @@ async def test_changes_are_noticed_without_notifications_of_the_kernel(
 ) -> None:
     """A user may have no inotify watches left; the operator polls and logs this."""
     write(role, "tasks/main.yml")
-    original = content_module.awatch
 
     def awatch(*directories: Path, force_polling: bool = False, **options: Any) -> AsyncIterator[object]:
         if not force_polling:
             raise OSError("OS file watch limit reached")
-        return original(*directories, force_polling=True, **options)
+        return watchfiles.awatch(*directories, force_polling=True, **options)
 
     monkeypatch.setattr(content_module, "awatch", awatch)
     monkeypatch.setattr(content_module, "_POLL_MILLISECONDS", 50)
