@@ -23,6 +23,8 @@ endif
 # One more than small machines have processors: a third of the time tests wait, for a process or for a time to pass.
 WORKERS ?= 3
 
+HISTORIES ?= 1-200 --outage 150
+
 # Versions of ansible-core, each with a Python for it. The group of uv.lock also has the package "ansible" of the version.
 CORES ?= 2.18@3.12 2.19@3.11 2.20@3.12 2.21@3.13 2.21@3.14
 MATRIX := $(addprefix tests/integration/,test_existing_roles.py test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py)
@@ -198,6 +200,10 @@ bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH
 .PHONY: chaos
 chaos: setup ## Inject faults and measure how operators recover (CHAOS="--seconds 600 --seed 7", or counts: CHAOS="kills=100")
 	$(RUN) python -m tests.chaos $(CHAOS)
+
+.PHONY: histories
+histories: setup ## Random histories of changes and wrong responses of the API server (HISTORIES="1-200 --outage 150")
+	$(RUN) python -m tests.chaos.histories $(HISTORIES)
 
 ##@ Release
 

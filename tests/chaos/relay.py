@@ -11,7 +11,7 @@ import socket
 import ssl
 import struct
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -24,6 +24,9 @@ from rolecall.workbench.controlplane.certificates import CertificateAuthority, K
 
 HOST = "127.0.0.1"
 NO_LIMIT = aiohttp.ClientTimeout()
+Edit = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
+"""A change of the parts of a response on their way."""
+Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _OF_THE_CONNECTION = frozenset({"host", "connection", "keep-alive", "transfer-encoding", "content-length", "upgrade"})
 _ATTACH_FILTER, _DETACH_FILTER = 26, 27
 _LARGEST_BODY = 16 * 1024**2
@@ -53,6 +56,8 @@ class Relay:
     """The status of all responses; 0 forwards requests."""
     rejected: int = 0
     """The number of rejected requests."""
+    choose: Callable[[web.Request], Respond | None] = lambda _request: None
+    """Returns what responds to a request instead of ``forward``, if anything."""
     _runner: web.AppRunner = field(init=False)
     _session: aiohttp.ClientSession = field(init=False)
     _listener: socket.socket = field(default_factory=socket.socket)
@@ -113,6 +118,11 @@ class Relay:
             drop_packets(transport.get_extra_info("socket"))
         return len(self._watches)
 
+    def end_watches(self) -> None:
+        """Close all connections that have a watch now, so that the operator watches again."""
+        for transport in self._watches:
+            transport.abort()
+
     def _sockets(self) -> list[socket.socket]:
         connections = self._runner.server.connections if self._runner.server else ()
         transports = [connection.transport for connection in connections if connection.transport is not None]
@@ -124,17 +134,19 @@ class Relay:
         await self._is_open.wait()
         if self.rejection_status:
             self.rejected += 1
-            return _rejection(self.rejection_status)
+            return rejection(self.rejection_status)
+        respond = self.choose(request) or self.forward
         transport = request.transport
         if request.query.get("watch") not in ("true", "1") or transport is None:
-            return await self._forward(request)
+            return await respond(request)
         self._watches.add(transport)
         try:
-            return await self._forward(request)
+            return await respond(request)
         finally:
             self._watches.discard(transport)
 
-    async def _forward(self, request: web.Request) -> web.StreamResponse:
+    async def forward(self, request: web.Request, edit: Edit = lambda parts: parts) -> web.StreamResponse:
+        """Forward a request, and its response as it arrives."""
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _OF_THE_CONNECTION}
         body = await request.read()
         try:
@@ -146,7 +158,7 @@ class Relay:
                 }
                 response = web.StreamResponse(status=upstream.status, headers=kept)
                 await response.prepare(request)
-                async for part in self._parts(request, upstream):
+                async for part in edit(self._parts(request, upstream)):
                     await response.write(part)
         except aiohttp.ClientError:
             # The API server is unavailable: break the operator's connection, as without a relay.
@@ -155,6 +167,16 @@ class Relay:
             return web.Response(status=502)
         await response.write_eof()
         return response
+
+    async def exchange(self, request: web.Request) -> web.Response:
+        """Forward a request that is no watch, and return its whole response."""
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _OF_THE_CONNECTION}
+        body = await request.read()
+        async with self._session.request(
+            request.method, self.upstream + request.raw_path, headers=headers, data=body or None
+        ) as upstream:
+            kept = {name: value for name, value in upstream.headers.items() if name.lower() not in _OF_THE_CONNECTION}
+            return web.Response(status=upstream.status, headers=kept, body=await upstream.read())
 
     async def _parts(self, request: web.Request, upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         async for part in upstream.content.iter_any():
@@ -165,13 +187,24 @@ class Relay:
             yield part
 
 
-def _rejection(status: int) -> web.Response:
-    reasons = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+_REASONS = {
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def rejection(status: int) -> web.Response:
+    """Return a response as the API server sends it, without naming an object."""
     body = {
         "apiVersion": "v1",
         "kind": "Status",
         "status": "Failure",
-        "reason": reasons.get(status, ""),
+        "reason": _REASONS.get(status, ""),
         "message": "rejected by the relay",
         "code": status,
     }

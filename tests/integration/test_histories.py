@@ -1,0 +1,18 @@
+"""Random histories of changes and wrong responses of the API server end as if every response had been right.
+
+``make histories`` runs 200 of them. These are the ones that found a fault when they were first run.
+"""
+
+from pathlib import Path
+
+from rolecall.workbench.controlplane import ControlPlane
+from tests.chaos.histories import histories
+from tests.integration.world import TIMEOUT_SECONDS
+
+SEEDS = (5,)
+
+
+async def test_histories_end_as_without_faults(defined: ControlPlane, tmp_path: Path) -> None:
+    """They share an operator, one after the other."""
+    async with histories(defined, tmp_path, TIMEOUT_SECONDS) as each:
+        assert {seed: found for seed in SEEDS if (found := await each.findings(seed))} == {}
