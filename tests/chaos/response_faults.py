@@ -19,6 +19,9 @@ from tests.chaos.relay import Edit, Relay, Respond, rejection
 _MAX_REQUESTS, _MAX_DELAY_SECONDS = 4, 2.0
 _PRIMARY = re.compile(r"/apis/test\.rolecall\.dev/v1/namespaces/[^/]+/thing[a-z]s(/[^/]+)?(/status)?")
 _DEPENDENT = re.compile(r"/api/v1/namespaces/[^/]+/configmaps(/[^/]+)?")
+_BELIEVED = (404, 409)
+"""Responses to a run that aren't faked: kubernetes.core takes any 404 of a read for an absent object, and any 409 of a
+POST for an existing one. Then the role does nothing and succeeds, with and without an operator."""
 _DISCOVERY = re.compile(r"/apis?(/[^/]+(/[^/]+)?)?|/api/v1")
 
 
@@ -105,12 +108,15 @@ def _faults(relay: Relay, chance: random.Random) -> Mapping[str, Respond]:
     """Return faults of a response by name."""
     seconds = chance.uniform(0.2, _MAX_DELAY_SECONDS)
 
-    async def page_404(_request: web.Request) -> web.StreamResponse:
-        return web.Response(status=404, text="404 page not found\n")
-
     async def status(code: int, request: web.Request) -> web.StreamResponse:
-        # kubernetes.core takes any 409 of a POST for "exists already": the role would create nothing and succeed.
-        return await relay.exchange(request) if (code, request.method) == (409, "POST") else rejection(code)
+        if code in _BELIEVED and _DEPENDENT.fullmatch(request.path):
+            return await relay.exchange(request)
+        return rejection(code)
+
+    async def page_404(request: web.Request) -> web.StreamResponse:
+        if _DEPENDENT.fullmatch(request.path):
+            return await relay.exchange(request)
+        return web.Response(status=404, text="404 page not found\n")
 
     async def slow(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(seconds)
