@@ -131,15 +131,6 @@ def _faults(relay: Relay, chance: random.Random) -> Mapping[str, Respond]:
         await relay.exchange(request)
         return await relay.exchange(request)
 
-    async def truncated(request: web.Request) -> web.StreamResponse:
-        found = await relay.exchange(request)
-        body = found.body if isinstance(found.body, bytes) else b""
-        response = web.StreamResponse(status=found.status, headers=found.headers)
-        response.content_length = len(body) + 1
-        await response.prepare(request)
-        await response.write(body[: len(body) // 2])
-        return _cut(request, response)
-
     async def committed(code: int, request: web.Request) -> web.StreamResponse:
         found = await relay.exchange(request)
         return rejection(code) if code else _cut(request, found)
@@ -154,11 +145,21 @@ def _faults(relay: Relay, chance: random.Random) -> Mapping[str, Respond]:
         "slow": slow,
         "out of order": out_of_order,
         "twice": twice,
-        "truncated": truncated,
+        "truncated": partial(_truncated_response, relay),
         **{f"{code} after the commit": partial(committed, code) for code in (500, 504)},
         "connection lost after the commit": partial(committed, 0),
         "no response": lost,
     }
+
+
+async def _truncated_response(relay: Relay, request: web.Request) -> web.StreamResponse:
+    found = await relay.exchange(request)
+    body = found.body if isinstance(found.body, bytes) else b""
+    response = web.StreamResponse(status=found.status, headers=found.headers)
+    response.content_length = len(body) + 1
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    return _cut(request, response)
 
 
 def _cut(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
