@@ -94,7 +94,7 @@ class RunSpec:
         return RunnerInput(
             ident=self.ident,
             workspace=str(self.workspace.path),
-            temporary=str(self.workspace.temporary),
+            temporary=self.workspace.tmpdir,
             role=str(self.content.path) if is_role else "",
             playbook="" if is_role else str(self.content.path),
             verbosity=self.verbosity,

@@ -28,6 +28,9 @@ from rolecall.system.files import write_private
 TEMPORARY = "tmp"
 """The directory for temporary files of the current run."""
 
+_MAX_TMPDIR_BYTES = 75
+"""A socket's path has 107 bytes at most, and multiprocessing needs 32 of them below TMPDIR."""
+
 _JOBS = "async"
 """The directory for the results of background jobs."""
 
@@ -70,12 +73,14 @@ class Workspace:
 
     @property
     def temporary(self) -> Path:
-        """The directory for temporary files of the current run's programs, TMPDIR.
-
-        Its path is short, unlike ``path``: Ansible creates sockets there, whose paths may have 107 characters.
-        """
+        """The directory for temporary files of the current run's programs, unlike ``path`` with a short path."""
         name = hashlib.sha256(os.fsencode(self.path.relative_to(self.root))).hexdigest()
         return self.root / ".tmp" / name[:16]
+
+    @property
+    def tmpdir(self) -> str:
+        """TMPDIR of runs: ``temporary``, or empty if the root is so long that Ansible couldn't create sockets there."""
+        return str(self.temporary) if len(os.fsencode(self.temporary)) <= _MAX_TMPDIR_BYTES else ""
 
     def artifacts(self, ident: str) -> Path:
         """Return the artifact directory of one run."""

@@ -170,6 +170,8 @@ def test_temporary_directory_has_a_short_path_of_its_own(tmp_path: Path) -> None
     long = [Workspace(tmp_path, FOO, ObjectKey("n" * 63, f"{number}" * 253)) for number in (1, 2)]
     assert len({each.temporary for each in long}) == 2
     assert all(len(str(each.temporary.relative_to(tmp_path))) < 30 for each in long)
+    assert Workspace(Path("/work"), FOO, long[0].key).tmpdir.startswith("/work/.tmp/")
+    assert Workspace(Path("/work" * 20), FOO, KEY).tmpdir == ""
 
 
 def test_inventory_file_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
