@@ -37,7 +37,9 @@ _OBJECT_SUBRESOURCES: Final = ("", "status")
 """The subresources whose requests and responses have the whole object."""
 _SET_AT_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _FINALIZERS_OF_DELETION: Final = frozenset({"foregroundDeletion", "orphan"})
-_NO_OBJECTS: Final = frozenset({"Status", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+_NO_OBJECTS: Final = frozenset({"Status", "Table"})
+_METADATA_ONLY: Final = "PartialObjectMetadata"
+"""The kind of objects whose content the client didn't request, such as ``k8s_info`` with ``metadata_only``."""
 _NAMESPACES: Final = ("", "namespaces")
 _NAMESPACE: Final = {"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Active"}}
 _SERVICE_ACCOUNT: Final = {"apiVersion": "v1", "kind": "ServiceAccount"}
@@ -118,6 +120,8 @@ class _RecordedObjects:
     objects: dict[Key, RawObject | None] = field(default_factory=dict)
     lists: set[ListQuery] = field(default_factory=set)
     assumptions: list[str] = field(default_factory=list)
+    _metadata: dict[Key, RawObject] = field(default_factory=dict)
+    """Objects of which responses show only the metadata."""
     _written: set[Key] = field(default_factory=set)
     _first_write: datetime | None = None
 
@@ -131,6 +135,8 @@ class _RecordedObjects:
         for exchange in self.record.exchanges:
             if exchange.get("resource") and exchange["status"] is not None and not is_dry_run(exchange):
                 self._read(exchange)
+        for key, obj in self._metadata.items():
+            self._assume(key, {"metadata": metadata_of(obj)}, "a read of its metadata")
         # Runs seldom request the namespaces of their objects.
         for name in sorted({namespace for _, _, namespace, _ in self.objects if namespace}):
             account = ("", "serviceaccounts", name, "default")
@@ -159,7 +165,7 @@ class _RecordedObjects:
             self._note(_key_of(exchange), None)
 
     def _read_write(self, exchange: Line, *, is_success: bool) -> None:
-        objects = list(_objects_in(exchange))
+        objects = [obj for obj in _objects_in(exchange) if obj.get("kind") != _METADATA_ONLY]
         keys = [_key_of(exchange, obj) for obj in objects] or [_key_of(exchange)]
         if exchange.get("subresource", "") in _OBJECT_SUBRESOURCES:
             self._infer(exchange, objects, keys)
@@ -195,7 +201,11 @@ class _RecordedObjects:
                 first = self._first_write.replace(microsecond=0)
                 has_controller = any(each.controller for each in owner_references_of(obj))
                 is_new = created > first or (created == first and has_controller)
-            self._note(_key_of(exchange, obj), None if is_new else obj)
+            key = _key_of(exchange, obj)
+            if obj.get("kind") != _METADATA_ONLY or is_new:
+                self._note(key, None if is_new else obj)
+            elif key not in self._written:
+                self._metadata.setdefault(key, obj)
 
     def _note(self, key: Key, obj: RawObject | None) -> None:
         """Record an object as it was before the run wrote it; None if it did not exist."""

@@ -139,6 +139,27 @@ async def test_object_created_by_the_run_did_not_exist_before(tmp_path: Path) ->
     assert await names_in(source_of(tmp_path, ask("GET", PODS, None, pods)), "pods") == ["old", "same-second"]
 
 
+def metadata_only(obj: RawObject) -> RawObject:
+    """Return an object as the API server returns it for ``as=PartialObjectMetadata``."""
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
+
+
+@pytest.mark.parametrize("is_list", [False, True], ids=["get", "list"])
+async def test_metadata_only_read_shows_that_an_object_existed(tmp_path: Path, *, is_list: bool) -> None:
+    partial = metadata_only(BEFORE)
+    items = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": [partial]}
+    read = ask("GET", MAPS, None, items) if is_list else ask("GET", f"{MAPS}/a", None, partial)
+    found = await source_of(tmp_path, read).get(resource("configmaps"), A)
+    assert found is not None
+    assert (found["apiVersion"], found["kind"], found["metadata"]["name"]) == ("v1", "ConfigMap", "a")
+    assert "data" not in found
+    whole = ask("GET", f"{MAPS}/a", None, BEFORE)
+    for order in ([read, whole], [whole, read]):
+        assert await value_of(source_of(tmp_path, *order)) == "before"
+    made = ask("POST", MAPS, BEFORE, BEFORE, 201)
+    assert await source_of(tmp_path, made, read).get(resource("configmaps"), A) is None
+
+
 async def test_watch_shows_objects(tmp_path: Path) -> None:
     events = [{"type": "ADDED", "object": BEFORE}, {"type": "MODIFIED", "object": AFTER}]
     lines = "".join(f"{json.dumps(each)}\n" for each in events).encode()
