@@ -26,7 +26,7 @@ WORKERS ?= 3
 HISTORIES ?= 1-200 --outage 150
 
 # Versions of ansible-core, each with a Python for it. The group of uv.lock also has the package "ansible" of the version.
-CORES ?= 2.18@3.12 2.19@3.11 2.20@3.12 2.21@3.13 2.21@3.14
+CORES ?= 2.18@3.12 2.19@3.11 2.20@3.12 2.21@3.13 2.21@3.14 2.22@3.13
 MATRIX := $(addprefix tests/integration/,test_existing_roles.py test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py)
 
 IMG ?= localhost/rolecall:dev

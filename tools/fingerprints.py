@@ -27,7 +27,7 @@ from rolecall.runner.warm.ansible_patches.fingerprints import (
 from rolecall.runner.warm.ansible_patches.patches import PATCHES, installed_search_path, package_of, patch_statuses
 
 RELEASES: Mapping[str, Iterable[str]] = {
-    "ansible-core": ("2.18.19", "2.19.14", "2.20.10", "2.21.5"),
+    "ansible-core": ("2.18.19", "2.19.14", "2.20.10", "2.21.5", "2.22.0rc1"),
     "ansible-runner": ("2.4.3",),
     "kubernetes": ("37.0.2",),
     "kubernetes.core": ("2.4.0", "3.2.0", "4.0.0", "5.4.1", "6.2.0", "6.4.0", "6.6.0"),

@@ -40,6 +40,10 @@ try:
     from ansible.module_utils._internal._ansiballz import _loader
 except ImportError:  # before 2.19
     _internal = _traceback = _loader = None
+try:
+    from ansible.module_utils._internal import _secrets
+except ImportError:  # before 2.22
+    _secrets = None
 
 from rolecall.runner.warm.ansible_patches.reset_state import set_kubeconfig
 from rolecall.runner.warm.forked_child import (
@@ -324,6 +328,8 @@ def _run_module(call: _ModuleCall, context: ForkContext, cwd: bytes | None, writ
     set_kubeconfig()
     context.titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
     sys.argv = [f"AnsiballZ_{call.name}.py"]
+    # Since 2.22, a module masks the secrets that are among its arguments, and returns new ones; it knows no others.
+    options = {"secrets": _secrets._secret_masker.secrets_in_json(call.parameters)} if _secrets else {}  # noqa: SLF001
     _reset_controller_state()
     if call.open_files_limit:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -336,6 +342,7 @@ def _run_module(call: _ModuleCall, context: ForkContext, cwd: bytes | None, writ
             module_fqn=call.module,
             modlib_path=call.directory,
             extensions={},
+            **options,
         )
         return
     # Before 2.19 this code is a template, from which ansible-core writes a program.
@@ -355,6 +362,8 @@ def _reset_controller_state() -> None:
         _traceback._is_traceback_enabled = _traceback._is_module_traceback_enabled  # noqa: SLF001 - as in a module
         _traceback._module_tracebacks_enabled_events = None  # noqa: SLF001 - as above
         basic._PARSED_MODULE_ARGS = None  # noqa: SLF001 - as above
+    if _secrets:
+        _secrets._secret_masker.__init__()  # noqa: SLF001 - in place, because modules have imported it
     warnings._global_warnings.clear()  # noqa: SLF001 - as above
     warnings._global_deprecations.clear()  # noqa: SLF001 - as above
     multiprocessing.process._current_process = _MAIN_PROCESS  # type: ignore[attr-defined] # noqa: SLF001

@@ -132,8 +132,10 @@ def _worker_environment(worker: Any, messages: "_HeldMessages") -> Iterator[None
         display._final_q = messages  # noqa: SLF001 - its setter refuses this process
         display.set_queue = lambda _: None  # before 2.19, `_run` calls it
         try:
-            with _context(worker):
+            with _context(worker) as context:
                 yield
+            if hasattr(context, "_new_secrets"):  # since 2.22; nothing removes it, because a worker ends
+                context._new_secrets.unregister()  # noqa: SLF001 - as above
         finally:
             del display.set_queue  # uncovers the method of its class
             display._final_q = None  # noqa: SLF001 - as above
@@ -157,7 +159,9 @@ class _HeldMessages(task_queue_manager.FinalQueue):  # type: ignore[misc]
         self._kept: list[Any] = []
 
     def put(self, obj: object) -> None:
-        """Hold a message."""
+        """Hold a message; since 2.22 in an envelope, without secrets, because this process has registered them."""
+        if hasattr(task_queue_manager, "_Envelope"):
+            obj = task_queue_manager._Envelope(message=obj)  # noqa: SLF001 - as `put` of the queue does
         self._kept.append(ForkingPickler.dumps(obj))
 
     def send_prompt(self, **_: object) -> None:

@@ -177,6 +177,7 @@ PATCHES = (
         ? ansible.executor.module_common: ANSIBALLZ_TEMPLATE _BuiltModule
         ? ansible.module_utils._internal._ansiballz._loader: run_module
         ? ansible.module_utils._internal._traceback: _is_module_traceback_enabled _is_traceback_enabled
+        ? ansible.module_utils._internal._secrets: SecretMasker _secret_masker
         ? ansible.module_utils._internal: get_controller_serialize_map import_controller_module is_controller
         ? ansible.module_utils.basic: _ANSIBLE_PROFILE _PARSED_MODULE_ARGS
         ? ansible.module_utils.common.json: AnsibleJSONEncoder get_module_encoder
@@ -206,6 +207,8 @@ PATCHES = (
         ansible.utils.display: Display.set_queue
         ? ansible._internal._task: TaskContext
         ? ansible._internal._templating._jinja_plugins: JinjaPluginIntercept._invoke_plugin
+        ? ansible.executor.task_queue_manager: _Envelope
+        ? ansible.module_utils._internal._secrets: NewSecretTracker
         ? ansible.template: JinjaPluginIntercept.__getitem__
         """,
         needs=("forked-modules",),
