@@ -36,7 +36,7 @@ from rolecall.runner.runs.api_access import SharedDiscovery
 from rolecall.runner.runs.cleanup import ArtifactBudget, remove_old_kubeconfigs
 from rolecall.runner.runs.content import watch_content
 from rolecall.runner.runs.memory import MemoryGuard
-from rolecall.runner.runs.process import ProcessRunner, Runner
+from rolecall.runner.runs.process import ProcessRunner, Runner, cancellation_seconds
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import Check, run_environment, serving
 from rolecall.runner.warm.starter import ForkserverStarter, starter_for
@@ -95,7 +95,9 @@ async def run_operator(
         if election is not None:
             join = Elector if shards is None else partial(ShardMember, shards)
             elector = join(client, election, clock, metrics, guard.end_at if guard else None)
-        manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
+        manager = Manager(
+            client, settings.namespaces or None, clock, elector, settings.grace_seconds, cancellation_seconds(settings)
+        )
         workers = [watch.workers or settings.workers for watch in watches]
         manager.dispatcher.limit = resolve_max_concurrent_runs(settings, workers)
         if shards is not None:

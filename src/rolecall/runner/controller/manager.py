@@ -18,10 +18,6 @@ from rolecall.system.logs import get_logger
 
 logger = get_logger("manager")
 
-_CANCELLATION_SECONDS = 7.0
-"""The part of the grace period that is reserved for cancelled reconciles: five seconds until a run's processes are
-killed, and the time to write the status. Three quarters of a shorter grace period."""
-
 
 class Leadership(Protocol):
     """An election that this replica takes part in: an ``Elector`` or a ``ShardMember``."""
@@ -48,9 +44,9 @@ class Manager:
     """Runs informers and controllers; the ``dispatcher`` has the limit of all controllers together.
 
     On stop, running reconciles have ``grace_seconds`` to end: first by themselves, as in controller-runtime, and for
-    the last seven seconds because they are cancelled. With a ``leadership`` reconciles start when it is won; when it is
-    lost, also during the grace period, they are cancelled immediately and ``run`` raises. It is given back only after
-    all of them have ended.
+    the last ``cancellation_seconds`` because they are cancelled. With a ``leadership`` reconciles start when it is won;
+    when it is lost, also during the grace period, they are cancelled immediately and ``run`` raises. It is given back
+    only after all of them have ended.
     """
 
     def __init__(
@@ -67,6 +63,8 @@ class Manager:
         self._namespaces = namespaces
         self._leadership = leadership
         self._grace_seconds = grace_seconds
+        self.cancellation_seconds = 10.0
+        """The part of the grace period that is reserved for cancelled reconciles, at most three quarters."""
         self._informers: dict[GVK, Informer] = {}
         self._informer_tasks: set[asyncio.Task[None]] = set()
         self._dispatcher_tasks: set[asyncio.Task[None]] = set()
@@ -175,7 +173,7 @@ class Manager:
         """Let running reconciles finish, cancel those that take too long; return whether all of them have ended."""
         clock, grace_seconds = asyncio.get_running_loop().time, self._grace_seconds
         end = clock() + grace_seconds
-        seconds = max(grace_seconds - _CANCELLATION_SECONDS, grace_seconds / 4)
+        seconds = max(grace_seconds - self.cancellation_seconds, grace_seconds / 4)
         if self.dispatcher.running and self.is_leading:
             logger.info("Waiting for running reconciles", objects=self.dispatcher.running, seconds=seconds)
             # The election continues until the last reconcile has ended; when it ends earlier, the leadership is lost.

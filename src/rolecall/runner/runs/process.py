@@ -25,6 +25,7 @@ from typing import Protocol
 from rolecall.kube.quantities import format_duration
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.settings import Settings
+from rolecall.runner.proxy.sessions import WRITE_GRACE_SECONDS
 from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.cleanup import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent, RunSummary
@@ -55,6 +56,8 @@ GRACE_SECONDS = 5.0
 """The time between SIGTERM and SIGKILL."""
 
 _GRACE_SHARE = 0.2
+STATUS_SECONDS = 3.0
+"""The time to write the status of an interrupted run."""
 _MAX_REVOKE_SECONDS = 5.0
 _KILL_AFTER_SECONDS = 20.0
 """How long after the grace period the process may take to kill the rest, before it is killed itself."""
@@ -190,13 +193,18 @@ def new_ident() -> str:
 def grace_seconds(settings: Settings) -> float:
     """Return the grace period of runs.
 
-    With leader election it is a share of the time between the renewal deadline and the end of the Lease, so that runs
-    have ended before another replica may start.
+    It is a share of the time to stop. With leader election it is a share of the time between the renewal deadline and
+    the end of the Lease, so that runs have ended before another replica may start.
     """
     if not settings.leader_elect:
-        return GRACE_SECONDS
+        return min(GRACE_SECONDS, settings.grace_seconds * _GRACE_SHARE)
     window = settings.lease_duration_seconds - settings.renew_deadline_seconds
     return min(GRACE_SECONDS, max(0.0, window) * _GRACE_SHARE)
+
+
+def cancellation_seconds(settings: Settings) -> float:
+    """Return the time in which a cancelled reconcile ends: the parts of ``_stop`` for a deaf role, and the status."""
+    return WRITE_GRACE_SECONDS + grace_seconds(settings) + STATUS_SECONDS
 
 
 class ProcessRunner:

@@ -5,16 +5,26 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
+from rolecall.runner.proxy import sessions
 from rolecall.runner.runs import process as process_module
 from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.cleanup import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.memory import MemoryGuard
-from rolecall.runner.runs.process import ProcessRunner, RunProcess, RunSpec, grace_seconds, new_ident
+from rolecall.runner.runs.process import (
+    ProcessRunner,
+    RunProcess,
+    RunSpec,
+    cancellation_seconds,
+    grace_seconds,
+    new_ident,
+)
 from rolecall.runner.runs.workspace import Inputs, Workspace
 
 LIMIT = 400 << 20
@@ -155,6 +165,15 @@ def test_secrets_are_not_in_the_representation_of_a_spec(tmp_path: Path) -> None
     workspace = Workspace(tmp_path, GVK("a", "v1", "A"), ObjectKey("n", "x"))
     environment = RunEnvironment(secrets={"TOKEN": "s3cret"})
     assert "s3cret" not in repr(RunSpec("1", workspace, RoleContent(tmp_path), environment))
+
+
+@given(st.floats(0, 3600))
+def test_parts_of_a_stop_fit_into_its_time(seconds: float) -> None:
+    """A deaf role with a write in flight ends in time for its status, unless the whole time is too short for that."""
+    settings = Settings(grace_seconds=seconds)
+    parts = sessions.WRITE_GRACE_SECONDS + grace_seconds(settings) + process_module.STATUS_SECONDS
+    assert cancellation_seconds(settings) == parts <= max(0.75 * seconds, 0.2 * seconds + 5)
+    assert cancellation_seconds(Settings()) == 10
 
 
 def test_grace_period_of_a_run_is_shorter_than_the_rest_of_the_lease() -> None:
