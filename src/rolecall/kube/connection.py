@@ -32,7 +32,7 @@ from rolecall.kube.errors import (
 )
 from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import RawObject
-from rolecall.kube.transport import http_proxy_of, new_session
+from rolecall.kube.transport import http_proxy_of, new_session, text_of
 
 LINE_BYTES: Final = 16 << 20
 """The maximum length of a watch event: JSON can be six times as long as the 1.5 MiB object that etcd accepts."""
@@ -218,7 +218,7 @@ class Connection:
             async for line in _lines_of(response.content):
                 yield line
         except (*_NETWORK_ERRORS, ValueError) as error:  # ValueError: the stream ended within a line
-            raise UnreachableError(f"{failure}: {error!r}") from error
+            raise UnreachableError(f"{failure}: {text_of(error)}") from error
         finally:
             response.close()
 
@@ -229,12 +229,12 @@ def _translated_errors(failure: str) -> Iterator[None]:
     try:
         yield
     except aiohttp.InvalidURL as error:
-        raise KubeError(f"{failure}: {error!r}") from error
+        raise KubeError(f"{failure}: {text_of(error)}") from error
     except _NETWORK_ERRORS as error:
         is_late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
-        raise (ResponseTimeoutError if is_late else UnreachableError)(f"{failure}: {error!r}") from error
+        raise (ResponseTimeoutError if is_late else UnreachableError)(f"{failure}: {text_of(error)}") from error
     except (ValueError, RecursionError) as error:
-        raise KubeError(f"{failure}: the request cannot be sent: {error!r}") from error
+        raise KubeError(f"{failure}: the request cannot be sent: {text_of(error)}") from error
 
 
 async def _lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

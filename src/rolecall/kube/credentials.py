@@ -31,7 +31,7 @@ from rolecall.kube.official_client import (
     RESTClientObject,
     incluster_config,
 )
-from rolecall.kube.transport import http_proxy_of
+from rolecall.kube.transport import http_proxy_of, text_of
 from rolecall.system.files import OwnedDirectory
 from rolecall.system.logs import get_logger
 
@@ -92,8 +92,10 @@ def source_of(kubeconfig: str | None) -> ConfigurationSource:
     chosen = kubeconfig or os.environ.get("KUBECONFIG")
     if not chosen and "KUBERNETES_SERVICE_HOST" in os.environ:
         return ServiceAccount()
-    paths = [Path(part) for part in chosen.split(os.pathsep)] if chosen else [Path.home() / ".kube" / "config"]
-    if not any(path.exists() for path in paths):
+    paths = (
+        [Path(part) for part in chosen.split(os.pathsep)] if chosen else [Path(os.path.expanduser("~/.kube/config"))]  # noqa: PTH111 - pathlib raises without a known home
+    )
+    if not any(os.path.exists(path) for path in paths):  # noqa: PTH110 - pathlib raises PermissionError
         unset = "" if chosen else "KUBECONFIG is not set, this is not a pod, and "
         hint = "set KUBECONFIG, or start a control plane with: rolecall cluster start"
         raise ConfigException(f"{unset}{os.pathsep.join(map(str, paths))} does not exist; {hint}")
@@ -273,7 +275,8 @@ class Credentials:
             self._use(configuration)
         except UNUSABLE as error:
             # No traceback: it would point into the official client.
-            logger.error("Failed to renew the credentials; keeping the old ones", error=str(error) or repr(error))  # noqa: TRY400
+            reason = text_of(error) if isinstance(error, aiohttp.ClientError) else str(error) or repr(error)
+            logger.error("Failed to renew the credentials; keeping the old ones", error=reason)  # noqa: TRY400
         finally:
             self._renewal, self._is_rejected = None, False
 

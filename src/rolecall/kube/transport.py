@@ -85,3 +85,13 @@ def _is_excluded(host: str, excluded: str) -> bool:
             if address in ipaddress.ip_network(entry.strip(), strict=False):
                 return True
     return address.is_loopback
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of a network error without objects of Python, such as TLS contexts or headers."""
+    match error:
+        case aiohttp.ClientConnectorError():
+            return f"cannot connect to {error.host}:{error.port}: {error.os_error}"
+        case aiohttp.ClientResponseError():
+            return f"{type(error).__name__}: {error}"
+    return repr(error)

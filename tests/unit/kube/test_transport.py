@@ -1,8 +1,10 @@
 import asyncio
 import base64
 import socket
+import ssl
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
@@ -11,7 +13,7 @@ from yarl import URL
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.errors import KubeError
-from rolecall.kube.transport import http_proxy_of
+from rolecall.kube.transport import http_proxy_of, new_session, text_of
 from rolecall.runner.proxy import upgrade
 from rolecall.runner.proxy.forward import send
 from tests.unit.kube.conftest import KEY, ONE, WIDGET, ApiServer, serving
@@ -134,3 +136,13 @@ async def test_lost_connection_fails_within_45_seconds() -> None:
         assert max(map(seconds_until_failure, [*transports, writer.transport])) < 45
         asked.set()
         writer.close()
+
+
+async def test_text_of_a_refused_connection_names_the_place_and_no_python_object() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    async with new_session() as session:
+        with pytest.raises(aiohttp.ClientConnectorError) as caught:
+            await session.get(f"https://127.0.0.1:{port}", ssl=ssl.create_default_context())
+    assert f"cannot connect to 127.0.0.1:{port}: " in text_of(caught.value)
+    assert "object" not in text_of(caught.value)

@@ -26,6 +26,7 @@ from rolecall.kube.client import ACCEPT_PARTIAL_OBJECT, Client, without_managed_
 from rolecall.kube.connection import read_object
 from rolecall.kube.errors import ApiError, KubeError, UnreachableError, UnreadableError
 from rolecall.kube.references import RawObject
+from rolecall.kube.transport import text_of
 
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 READ_TIMEOUT_SECONDS: Final = 120.0
@@ -243,12 +244,13 @@ def gateway_error(error: BaseException, url: str) -> web.Response | None:
         case ApiError():
             return error_response(error.status, error.reason or "InternalError", error.message)
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | UnreachableError():
-            message = f"the API server at {url} is unreachable: {error!s}"
+            reason = str(error) if isinstance(error, UnreachableError) else text_of(error)
+            message = f"the API server at {url} is unreachable: {reason}"
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
         case aiohttp.SocketTimeoutError():
             message = f"the API server at {url} accepted the request but sent nothing for {READ_TIMEOUT_SECONDS:g} s"
             return error_response(HTTPStatus.GATEWAY_TIMEOUT, "Timeout", message)
         case aiohttp.ClientError() | EOFError() | OSError() | KubeError():
-            message = f"the response of the API server at {url} is incomplete: {error!r}"
+            message = f"the response of the API server at {url} is incomplete: {text_of(error)}"
             return error_response(HTTPStatus.BAD_GATEWAY, "BadGateway", message)
     return None

@@ -26,7 +26,7 @@ from yarl import URL
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import UnreachableError
-from rolecall.kube.transport import probe_peer
+from rolecall.kube.transport import probe_peer, text_of
 from rolecall.runner.proxy.forward import (
     CONNECT_TIMEOUT_SECONDS,
     Headers,
@@ -114,7 +114,7 @@ async def _connect(client: Client, url: URL) -> Connection:
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_connection(url.host, url.port, ssl=tls, server_hostname=name)
     except OSError as error:
-        raise UnreachableError(f"connection failed: {error!r}") from error
+        raise UnreachableError(f"connection failed: {text_of(error)}") from error
     probe_peer(writer.get_extra_info("socket"))
     return reader, writer
 

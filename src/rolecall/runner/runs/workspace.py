@@ -99,6 +99,7 @@ class Workspace:
         self._fail_jobs()
         self._rotate()
         self._make_directory(self.artifacts(ident))
+        write_private(self.artifacts(ident) / "stderr", "")  # ansible-runner keeps the mode of an existing file
         write_private(path / "env" / "envvars", json.dumps(dict(inputs.environment)))
         write_private(path / "env" / "extravars", variables_file(inputs.extra_vars))
         write_private(path / "env" / "settings", "{}")
@@ -173,7 +174,7 @@ class Workspace:
         """Copy the user's inventory, or write one with localhost."""
         directory = self.path / "inventory"
         given = os.environ.get("ANSIBLE_INVENTORY")
-        if given and Path(given).is_dir():
+        if given and os.path.isdir(given):  # noqa: PTH112 - reading it reports that it can't be searched
             shutil.copytree(given, directory, dirs_exist_ok=True)
             return
         if given:

@@ -65,6 +65,7 @@ def test_other_users_can_read_nothing(tmp_path: Path) -> None:
     prepared(Workspace(root, FOO, KEY), inputs=Inputs({"password": "x"}, {"A": "b"}, "--diff"))
     for path in [root, *root.rglob("*")]:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    assert list(root.rglob("artifacts/*/stderr"))  # ansible-runner would create it readable for all users
 
 
 def test_inputs_are_written(tmp_path: Path) -> None:
