@@ -188,9 +188,10 @@ def search_paths(settings: Settings) -> dict[str, str]:
 
 
 def ansible_defaults_for(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of runs for which the user has set no value."""
+    """Return the variables of runs for which the user has set no value, or a relative path."""
     conditionals = "true" if settings.allow_broken_conditionals else ""
     return {
+        **ansible_config.absolute_paths(Path.cwd(), environment),
         ansible_config.ROLES_PATH: ansible_config.roles_path(Path.cwd(), environment),
         **ansible_config.unless_configured("gathering", settings.gathering, environment),
         **ansible_config.unless_configured("allow_broken_conditionals", conditionals, environment),

@@ -184,7 +184,7 @@ def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
     assert main(["run", "--ansible-roles-path=elsewhere", "--ansible-collections-path=c"]) == 0
     assert started[0][1][0].content.path == tmp_path / "elsewhere" / "thing"
     assert os.environ["ANSIBLE_ROLES_PATH"].split(":")[0] == str(tmp_path / "elsewhere")
-    assert os.environ["ANSIBLE_COLLECTIONS_PATH"] == "c"
+    assert os.environ["ANSIBLE_COLLECTIONS_PATH"] == str(tmp_path / "c")
 
 
 def test_runs_look_for_roles_in_the_project_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,11 @@
 The user's settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles
 path, the gathering of facts, and whether conditions must be boolean become environment variables of the operator, which
 its runs and the fork server inherit. Directories of Ansible become variables of localhost, because they must not reach
-other hosts.
+other hosts. Relative paths that both the operator and its runs read become absolute, because a run has another working
+directory.
+
+A file of the user that can't be read, or whose directory can't be searched, counts as missing, as for Ansible. So these
+files are tested with os.path here and elsewhere: the tests of pathlib raise PermissionError.
 
 The fork server and the processes of runs import this module, so it imports neither ansible-core nor the log.
 """
@@ -41,10 +45,12 @@ class AnsibleConfig:
         An ansible.cfg in the working directory is not read, because the working directory of a run is its workspace. A
         file that cannot be parsed counts as empty, because the run itself reports it.
         """
-        named = Path(os.path.expanduser(environment.get("ANSIBLE_CONFIG", "")))  # noqa: PTH111 - any user is valid
-        given = (named / "ansible.cfg" if named.is_dir() else named,) if environment.get("ANSIBLE_CONFIG") else ()
+        named = Path(_expanded(environment.get("ANSIBLE_CONFIG", "")))
+        is_directory = os.path.isdir(named)  # noqa: PTH112 - pathlib raises PermissionError
+        given = (named / "ansible.cfg" if is_directory else named,) if environment.get("ANSIBLE_CONFIG") else ()
         usual = (Path(environment.get("HOME") or "/") / ".ansible.cfg", Path("/etc/ansible/ansible.cfg"))
-        path = next((each for each in (*given, *usual) if each.is_file() and os.access(each, os.R_OK)), None)
+        readable = (each for each in (*given, *usual) if os.access(each, os.R_OK))
+        path = next((each for each in readable if os.path.isfile(each)), None)  # noqa: PTH113 - pathlib raises PermissionError
         if path is None:
             return cls()
         parser = configparser.ConfigParser(inline_comment_prefixes=(";",), interpolation=None)
@@ -84,8 +90,23 @@ def collection_directories(environment: Mapping[str, str]) -> list[str]:
     """Return the directories where Ansible looks for collections, before those on Python's path."""
     default = ("collections", "/usr/share/ansible/collections")
     found = _paths("ANSIBLE_COLLECTIONS_PATH", "collections_path", Path(), default, environment)
+    return [_expanded(each).removesuffix("/ansible_collections") for each in found]
+
+
+def absolute_paths(directory: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with a relative path, with paths below the directory instead."""
+    found = {}
+    if config := environment.get("ANSIBLE_CONFIG"):
+        found["ANSIBLE_CONFIG"] = str(directory / _expanded(config))
+    if paths := environment.get("ANSIBLE_COLLECTIONS_PATH"):
+        absolute = (str(directory / _expanded(each)) for each in paths.split(os.pathsep) if each)
+        found["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(absolute)
+    return found
+
+
+def _expanded(path: str) -> str:
     # Not pathlib: a user without a known home is not an error.
-    return [os.path.expandvars(os.path.expanduser(each)).removesuffix("/ansible_collections") for each in found]  # noqa: PTH111
+    return os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 
 def directory_variables(environment: Mapping[str, str], remote_tmp: Path, async_dir: Path) -> dict[str, str]:

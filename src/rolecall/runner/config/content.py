@@ -54,13 +54,13 @@ class ContentFinder:
         playbook, role = reader.read(PLAYBOOK), reader.read(ROLE)
         if playbook:
             path = self.directory / playbook
-            if path.is_file():
+            if os.path.isfile(path):  # noqa: PTH113 - pathlib raises PermissionError
                 return PlaybookContent(path)
             reader.add_error(PLAYBOOK.name, f"playbook: {path} not found")
         elif role:
             candidates = list(self._role_candidates(role))
             for candidate in candidates:
-                if candidate.is_dir():
+                if os.path.isdir(candidate):  # noqa: PTH112 - pathlib raises PermissionError
                     return RoleContent(candidate)
             tried = ", ".join(map(str, candidates))
             reader.add_error(ROLE.name, f"role: {role} not found (looked for {tried})")
@@ -121,7 +121,7 @@ def declared_variables(content: Content) -> frozenset[str]:
             f"declared needs a role with argument specs, found the playbook {content.path}: use a role, or all"
         )
     for path in (content.path / name for name in _FILES):
-        if not path.is_file():
+        if not os.path.isfile(path):  # noqa: PTH113 - pathlib raises PermissionError
             continue
         try:
             document = first_document(path.read_text(encoding="utf-8"))

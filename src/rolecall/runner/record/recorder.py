@@ -212,7 +212,7 @@ def _collections() -> dict[str, str]:
     for root in (package.submodule_search_locations or ()) if package else ():
         for name in _COLLECTIONS:
             manifest = Path(root, *name.split("."), "MANIFEST.json")
-            if manifest.is_file():
+            if os.path.isfile(manifest):  # noqa: PTH113 - pathlib raises PermissionError
                 found[name] = str(json.loads(manifest.read_text())["collection_info"]["version"])
     return found
 

@@ -106,7 +106,7 @@ class LoadedState:
         """
         loaded = set(_loaded_files())
         directories = {os.path.dirname(path) for path in loaded}  # noqa: PTH120 - plain text, and many
-        configurations = {str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
+        configurations = {os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"}  # noqa: PTH111 - pathlib raises without a known home
         if named := os.environ.get("ANSIBLE_CONFIG"):
             configurations.add(named)
         files = {path: _file_state(path) for path in sorted(loaded | directories | configurations)}

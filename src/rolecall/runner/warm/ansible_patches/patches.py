@@ -362,7 +362,7 @@ def kubernetes_core_version(search_path: Sequence[str]) -> str | None:
     """Return the version in the manifest of kubernetes.core; "?" if it has none, None if it isn't installed."""
     for directory in search_path:
         collection = Path(directory, *_COLLECTION.split("."))
-        if collection.is_dir():
+        if os.path.isdir(collection):  # noqa: PTH112 - pathlib raises PermissionError
             with suppress(OSError, ValueError, LookupError, TypeError):
                 return str(json.loads((collection / "MANIFEST.json").read_bytes())["collection_info"]["version"])
             return "?"
