@@ -95,9 +95,8 @@ async def run_operator(
         if election is not None:
             join = Elector if shards is None else partial(ShardMember, shards)
             elector = join(client, election, clock, metrics, guard.end_at if guard else None)
-        manager = Manager(
-            client, settings.namespaces or None, clock, elector, settings.grace_seconds, cancellation_seconds(settings)
-        )
+        manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
+        manager.cancellation_seconds = cancellation_seconds(settings)
         workers = [watch.workers or settings.workers for watch in watches]
         manager.dispatcher.limit = resolve_max_concurrent_runs(settings, workers)
         if shards is not None:
