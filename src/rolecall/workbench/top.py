@@ -218,7 +218,10 @@ def _kind(kind: dict[str, Any]) -> Text:
         if count := kind["states"][state]:
             text.append("  ").append(f"{SHAPES[state]} {state} {count}", _STYLES[state])
     text.append(f"  (workers busy: {kind['running']} of {kind['workers']}, queued: {kind['queued']})", "dim")
-    return text.append(f"\n{kind['trouble']}", "red") if kind["trouble"] else text
+    if kind["trouble"]:
+        age = "objects not listed yet" if kind["asOf"] is None else f"objects as of {ago(kind['asOf'], time.time())}"
+        text.append(f"\n{kind['trouble']}; {age}", "bold red")
+    return text
 
 
 def _objects(rows: list[dict[str, Any]], width: int) -> Table:
@@ -244,11 +247,12 @@ def _cells(row: dict[str, Any], now: float) -> dict[str, Text]:
     state, run, wait = State(row["state"]), row["lastRun"], row["waitsFor"]
     when = "" if wait["until"] is None else f"{until(wait['until'], now)}: "
     cause = f" ({'; '.join(wait['because'])})" if wait["because"] else ""
+    why = run["message"] or "; ".join(run["because"]) if run else ""
     return {
         "STATE": Text(f"{SHAPES[state]} {state}", _STYLES[state]),
         "KIND": Text(row["kindName"], "dim"),
         "OBJECT": Text(f"{row['namespace']}/{row['name']}" if row["namespace"] else row["name"]),
         "LAST RUN": Text(ago(run["started"], now)) if run else Text("none", "dim"),
-        "WHY": Text("; ".join(run["because"]) if run else "", no_wrap=True, overflow="ellipsis"),
+        "WHY": Text(why, no_wrap=True, overflow="ellipsis"),
         "WAITS FOR": Text(when + wait["text"] + cause, no_wrap=True, overflow="ellipsis"),
     }

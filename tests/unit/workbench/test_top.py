@@ -48,7 +48,7 @@ def row(name: str = "one", state: str = "succeeded", why: str = "spec.size (gene
         "namespace": "default",
         "name": name,
         "state": state,
-        "lastRun": {"started": now - 35, "because": [why]},
+        "lastRun": {"started": now - 35, "because": [why], "message": ""},
         "waitsFor": {"text": "its next run", "until": now + 630, "because": []},
     }
 
@@ -57,7 +57,14 @@ def page(*rows: dict[str, Any], found: int | None = None) -> dict[str, Any]:
     states = dict.fromkeys(("running", "failed", "deleting", "paused", "pending", "succeeded"), 0)
     for each in rows:
         states[each["state"]] += 1
-    kind = {"id": "Foo.v1.example.com", "kind": "Foo", "objects": len(rows), "states": states, "trouble": ""}
+    kind = {
+        "id": "Foo.v1.example.com",
+        "kind": "Foo",
+        "objects": len(rows),
+        "states": states,
+        "trouble": "",
+        "asOf": time.time(),
+    }
     kind |= {"running": 1, "workers": 4, "queued": 2}
     replica = {"version": "1.2.3", "runs": 1, "mostRuns": 4, "text": "This replica runs the roles."}
     found = len(rows) if found is None else found
@@ -138,10 +145,22 @@ def test_no_run_and_no_object() -> None:
 
 def test_kind_that_cannot_be_listed_and_lost_operator() -> None:
     shown_page = page(row())
-    shown_page["kinds"][0]["trouble"] = "foos is forbidden"
+    shown_page["kinds"][0] |= {"trouble": "foos is forbidden", "asOf": None}
     lines = printed(shown_page, trouble="Last response 10 s ago, retrying: nothing answers")
-    assert {"foos is forbidden", "Last response 10 s ago, retrying: nothing answers"} < set(lines)
+    assert {"foos is forbidden; objects not listed yet", "Last response 10 s ago, retrying: nothing answers"} < set(
+        lines
+    )
     assert any("default/one" in line for line in lines)
+
+
+def test_lost_watch_has_age_and_failure_has_message() -> None:
+    broken = row(state="failed")
+    broken["lastRun"]["message"] = "Task 'Write': forbidden"
+    shown_page = page(broken)
+    shown_page["kinds"][0] |= {"trouble": "API server is unreachable; retrying", "asOf": time.time() - 305}
+    lines = printed(shown_page, width=120)
+    assert "API server is unreachable; retrying; objects as of 5 min ago" in lines
+    assert "Task 'Write': forbidden" in lines[-1]
 
 
 def test_a_small_terminal_shows_what_fits_and_counts_the_rest() -> None:

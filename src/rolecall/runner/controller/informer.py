@@ -13,6 +13,9 @@ Each type of failure has its own backoff: short for an unreachable API server, a
 installed, longer for a missing permission. While the API server is unreachable, all kinds wait; any other failure
 blocks only its own kind, after a number of consecutive failures. A failure is logged as a warning when it starts and
 every ten minutes while it lasts, and its end is logged once. Other retries are logged at debug level.
+
+State is never shown without its age: an informer reports when its store was last known to be current
+(``confirmed_at``) and, while it can't watch, why (``trouble``).
 """
 
 import asyncio
@@ -113,12 +116,23 @@ class Reflector:
     _resource_version: str = ""
     _is_lost: bool = False
     """Whether the last watch ended before its time, as it does if the API server restarts."""
+    confirmed_at: float | None = None
+    """When the sink was last known to have the current state, on the monotonic clock; None before the first list."""
+    _watching_since: float = math.inf
     _last_yield: float = 0.0
     _retry: "WatchRetry" = field(init=False)
 
     def __post_init__(self) -> None:
         """Start to count failures."""
         self._retry = WatchRetry(self.gvk, self.namespace, self.is_quiet)
+
+    @property
+    def trouble(self) -> str:
+        """Why the sink's state may be out of date, empty if it is watched; a watch that lasts works without events."""
+        failure = self._retry.failure
+        if failure is None:
+            return self._retry.blocked_reason
+        return "" if self.clock.monotonic() - self._watching_since >= _HEALTHY_SECONDS else failure.message
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -134,13 +148,13 @@ class Reflector:
                 if not self._resource_version:
                     self._resource_version = await self._list()
                     retry.record_success()
-                watching_since = self.clock.monotonic()
-                if await self._watch() or self.clock.monotonic() - watching_since >= 1:
+                self._watching_since = self.clock.monotonic()
+                if await self._watch() or self.clock.monotonic() - self._watching_since >= 1:
                     retry.record_progress()
                 else:
                     seconds = retry.delay_after_early_end()
             except KubeError as error:
-                self._is_lost = True
+                self._is_lost, self._watching_since = True, math.inf
                 if isinstance(error, GoneError):
                     logger.info("Watch expired; listing again", gvk=str(self.gvk), reason=str(error))
                     seconds = retry.delay_after_expiry()
@@ -181,6 +195,7 @@ class Reflector:
             await asyncio.sleep(0)
         self.sink.on_list_complete(self.namespace, listed_keys, version)
         self.sink.on_progress(version)
+        self.confirmed_at = self.clock.monotonic()
         return version
 
     async def _watch(self) -> bool:
@@ -195,8 +210,11 @@ class Reflector:
                 self._deliver(event_type, obj)
             self._resource_version = resource_version_of(obj) or self._resource_version
             self.sink.on_progress(self._resource_version)
+            self.confirmed_at = self.clock.monotonic()
             await self._yield_if_due()
         self._is_lost = self.clock.monotonic() - started < seconds - 1
+        if not self._is_lost:
+            self.confirmed_at = self.clock.monotonic()
         return has_events
 
     async def _yield_if_due(self) -> None:
@@ -233,6 +251,8 @@ class Informer:
         self._fields: dict[FieldPath, int] = {}
         self._unlisted: set[str | None] = set(namespaces or (None,))
         self._blocked: dict[str | None, str] = {}
+        self._discovery = WatchRetry(gvk, None)
+        self._reflectors: list[Reflector] = []
         self.on_restore: list[Callable[[], None]] = []
         """Called when the cluster was restored to an earlier version, before the objects are listed again."""
         self._synced = asyncio.Event()
@@ -247,6 +267,19 @@ class Informer:
     def blocked_reason(self) -> str:
         """Why the first list can't be completed for now; empty if it is complete or may be soon."""
         return next((reason for namespace, reason in self._blocked.items() if namespace in self._unlisted), "")
+
+    @property
+    def trouble(self) -> str:
+        """Why the store may be incomplete or out of date; empty while everything is watched."""
+        if self._discovery.failure is not None:
+            return self._discovery.failure.message
+        return next((each.trouble for each in self._reflectors if each.trouble), "")
+
+    @property
+    def confirmed_at(self) -> float | None:
+        """When the store was last known to be current, on the monotonic clock; None before the first list."""
+        times = [each.confirmed_at for each in self._reflectors if each.confirmed_at is not None]
+        return min(times) if times and len(times) == len(self._reflectors) else None
 
     def subscribe(self, handler: Callable[[Change], None], fields: tuple[FieldPath, ...] = ()) -> None:
         """Call a handler with every further change; ``fields`` are those that ``Change.has_changed`` must compare.
@@ -274,18 +307,19 @@ class Informer:
             namespaces = self._namespaces if resource.namespaced and self._namespaces is not None else (None,)
             self._unlisted = set(namespaces)
             try:
+                self._reflectors = [
+                    Reflector(self._client, self.gvk, each, self, self._clock, namespaced=resource.namespaced)
+                    for each in namespaces
+                ]
                 async with asyncio.TaskGroup() as group:
-                    for namespace in namespaces:
-                        reflector = Reflector(
-                            self._client, self.gvk, namespace, self, self._clock, namespaced=resource.namespaced
-                        )
+                    for reflector in self._reflectors:
                         group.create_task(reflector.run())
             except* ScopeChangedError:
                 logger.info("Scope of this kind has changed; listing again", gvk=str(self.gvk))
                 self._remove(list(self.store))  # the kind was deleted together with its objects
 
     async def _find_resource(self) -> ApiResource:
-        retry = WatchRetry(self.gvk, None)
+        retry = self._discovery
         while True:
             try:
                 resource = await self._client.resource(self.gvk)

@@ -78,7 +78,7 @@ class Lists:
                 if not query.text or query.text in str(note.key):
                     line = rows.last_line(note) if query.sort == "recent" else None
                     found.append((line.started if line is not None else 0.0, kind, note))
-            kinds.append(kind_view(kind, counts))
+            kinds.append(kind_view(self.sources, kind, counts))
         if query.sort == "recent":
             found.sort(key=itemgetter(0), reverse=True)
         pages = max(1, -(-len(found) // PAGE_SIZE))
@@ -99,10 +99,10 @@ class Rows:
         running = self.kind.watched.controller.running
         if running and note.key in running:  # usually it's empty, and hashing a key takes longer than checking this
             return State.RUNNING
-        if note.is_deleting:
-            return State.DELETING
-        if note.is_paused:
-            return State.PAUSED
+        if note.is_deleting or note.is_paused:
+            return State.DELETING if note.is_deleting else State.PAUSED
+        if self.kind.watched.controller.queue.failures(note.key):
+            return State.FAILED  # also if the conditions couldn't be written
         if self.kind.watched.watch.manage_status:
             return note.verdict
         # The role manages the status, so the conditions may mean anything.
@@ -180,7 +180,7 @@ class Rows:
         return "its turn"
 
 
-def kind_view(kind: Kind, counts: Counter[State]) -> KindView:
+def kind_view(sources: Sources, kind: Kind, counts: Counter[State]) -> KindView:
     """Return a kind with the states of its objects."""
     controller = kind.watched.controller
     return KindView(
@@ -194,7 +194,8 @@ def kind_view(kind: Kind, counts: Counter[State]) -> KindView:
         waiting=controller.queue.waiting,
         running=len(controller.running),
         workers=controller.workers,
-        trouble=kind.watched.primaries.blocked_reason,
+        trouble=kind.watched.primaries.trouble,
+        as_of=sources.as_of(kind),
     )
 
 
@@ -230,6 +231,8 @@ def object_view(sources: Sources, kind: Kind, note: ObjectNote, last: StoredReco
     return ObjectView(
         replica=replica_view(sources),
         row=rows.row(note),
+        trouble=kind.watched.primaries.trouble,
+        as_of=sources.as_of(kind),
         api_version=kind.gvk.api_version,
         generation=note.generation,
         shard=shards.shard_of(kind.gvk, note.key) if shards is not None else None,

@@ -151,6 +151,11 @@ class Sources:
         """Return the kind with an ID, None if it is not watched."""
         return next((kind for kind in self.kinds if kind.id == ident), None)
 
+    def as_of(self, kind: Kind) -> float | None:
+        """Return when the objects of a kind were last known to be current, None before they have been listed."""
+        confirmed_at = kind.watched.primaries.confirmed_at
+        return None if confirmed_at is None else self.wall_time(confirmed_at)
+
     def wall_time(self, monotonic: float) -> float:
         """Return a time of the queues' clock in seconds since the epoch."""
         clock = self.manager.clock

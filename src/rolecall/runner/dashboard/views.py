@@ -54,7 +54,9 @@ class KindView:
     running: int
     workers: int
     trouble: str
-    """Why its objects can't be listed, empty if they can."""
+    """Why its objects may be out of date or missing, empty while they are watched."""
+    as_of: float | None
+    """When its objects were last known to be current, None before they have been listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class WaitView:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """An object in a list."""
+    """An object in a list; the message of a failure is in its last run, with secrets masked."""
 
     kind: str
     kind_name: str
@@ -128,6 +130,8 @@ class ObjectView:
 
     replica: ReplicaView
     row: RowView
+    trouble: str
+    as_of: float | None
     api_version: str
     generation: int
     shard: int | None

@@ -33,6 +33,7 @@ from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.run_record import Ending, RecordMemory, RunHistory, RunRecord
 from rolecall.runner.record.secret_values import marked_texts, secret_texts
 from rolecall.runner.runs.content import contents_of, directories_of, files_of
+from rolecall.runner.runs.events import cut
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -43,6 +44,9 @@ ROOM_BYTES: Final = 16 << 20
 
 RUNS_WITH_DASHBOARD: Final = 10
 """The maximum number of records of an object in memory if there is a dashboard that shows them."""
+
+_MESSAGE_BYTES: Final = 300
+"""The maximum length of the message of a failure in a list."""
 
 _COLLECTIONS: Final = ("kubernetes.core", "operator_sdk.util", "community.okd")
 _State = tuple[str, Path, int, int]
@@ -94,7 +98,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             logger.warning("Could not write the record of a run", error=without_text(error), job=record.ident)
         if self.history is not None:
-            self.history.add(record)
+            self.history.add(record, await self._failure(watch, record))
         self.memory.add(record)
 
     async def document(self, watch: Watch, record: RunRecord) -> Document:
@@ -119,6 +123,18 @@ class Recorder:
         self.memory.forget(gvk, key)
         if self.history is not None:
             self.history.forget(gvk, key)
+
+    async def _failure(self, watch: Watch, record: RunRecord) -> str:
+        """Return the start of the first reason why a run failed, with secret values masked; empty if there is none."""
+        summary = record.ending.summary if record.ending else None
+        if summary is None or not summary.failures:
+            return ""
+        try:
+            mask = await self.mask_of(watch, record)
+            text = str(mask.apply_to(mask.without_cut_value(str(summary.failures[0]))))
+            return cut(text, _MESSAGE_BYTES)  # after masking, which doesn't find a part of a value
+        except Exception as error:  # noqa: BLE001 - a record must not fail a run
+            return f"not shown: {without_text(error)}"
 
     async def _write(self, watch: Watch, record: RunRecord) -> None:
         """Write the record, and the access set of its kind if the run has added to it."""

@@ -328,7 +328,8 @@ class RecordMemory:
 class RunLine:
     """A run in one line: when it started (seconds since the epoch), how long it took, how it ended, and why it ran.
 
-    The dashboard serves these names in JSON. ``has_record`` is whether the record is in memory.
+    The dashboard serves these names in JSON. ``has_record`` is whether the record is in memory. ``message`` is the
+    first reason of a failure, with its secret values masked.
     """
 
     id: str
@@ -339,19 +340,20 @@ class RunLine:
     tasks: int
     requests: int
     has_record: bool = False
+    message: str = ""
 
 
 @dataclass(slots=True)
 class RunHistory:
-    """The lines about the last runs. The last line of an object stays as long as the object; none has its values."""
+    """The lines about the last runs. The last line of an object stays as long as the object."""
 
     max_earlier: int = MAX_EARLIER_LINES
     _lines: dict[_Object, deque[RunLine]] = field(default_factory=dict)
     _with_earlier: deque[_Object] = field(default_factory=deque)
     """An object for each line that isn't its last one, in their order; some of the lines may have been dropped."""
 
-    def add(self, record: RunRecord) -> None:
-        """Add the line for a run that has ended."""
+    def add(self, record: RunRecord, message: str = "") -> None:
+        """Add the line for a run that has ended, with the masked message of its failure."""
         obj, ending = (record.gvk, record.key), record.ending
         lines = self._lines.setdefault(obj, deque(maxlen=MAX_LINES))
         if lines:
@@ -364,6 +366,7 @@ class RunHistory:
             because=record.causes,
             tasks=len(record.tasks),
             requests=len(record.exchanges),
+            message=message,
         )
         lines.append(line)
         while len(self._with_earlier) > self.max_earlier:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, KubeError, UnknownKindError, UnreachableError
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.controller.informer import Informer, WatchRetry
+from rolecall.runner.controller.informer import Informer, WatchFailure, WatchRetry
 from rolecall.runner.controller.store import Change, ChangeType, Entry
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
@@ -208,6 +208,45 @@ async def test_unreachable_api_server_is_used_within_two_seconds_of_its_return(s
         assert server.lists == 1
         assert warnings_of(logs) == ["API server is unreachable; retrying"]
         assert logs[-1]["event"] == "Watching this kind again"
+
+
+async def test_lost_watch_is_reported_with_its_age_until_it_works_again(server: FakeServer) -> None:
+    """State is never shown without its age."""
+    server.put("web")
+    async with running(World(server)) as world:
+        listed_at = world.clock.monotonic()
+        assert (world.informer.trouble, world.informer.confirmed_at) == ("", listed_at)
+        server.failure = UnreachableError("connection refused")
+        server.end_streams(UnreachableError("reset"))
+        for _ in range(3):  # also while the reason changes
+            await world.pass_seconds(20)
+            assert (world.informer.trouble, world.informer.confirmed_at) == (
+                WatchFailure.of(server.failure).message,
+                listed_at,
+            )
+            server.failure = ApiError(500, "InternalError", "etcd is gone")
+        server.failure = None
+        await world.pass_seconds(16)  # no event: that the watch lasts is enough
+        assert world.informer.trouble == ""
+        server.put("web")
+        await settle()
+        assert world.informer.confirmed_at == world.clock.monotonic()
+
+
+async def test_api_server_that_was_never_reached_is_reported(server: FakeServer) -> None:
+    server.failure = UnreachableError("connection refused")
+    async with running(World(server)) as world:
+        await world.pass_seconds(5)
+        assert (world.informer.trouble, world.informer.confirmed_at) == ("API server is unreachable; retrying", None)
+
+
+async def test_one_lost_namespace_makes_the_age_of_the_kind(server: FakeServer) -> None:
+    async with running(World(server, ("blue", "red"))) as world:
+        times = world.clock.monotonic()
+        server.failure = UnreachableError("connection refused")
+        server.end_streams(UnreachableError("reset"))
+        await world.pass_seconds(5)
+        assert (world.informer.trouble != "", world.informer.confirmed_at) == (True, times)
 
 
 DENIED = "Not permitted to watch this kind; its changes will not trigger reconciles"

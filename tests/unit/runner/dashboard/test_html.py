@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import ReferenceType, Trigger
 from rolecall.runner.dashboard.html import object_path, run_path
@@ -70,6 +70,17 @@ def failed(shown: Shown) -> Shown:
     )
     record.on_event(RunEvent(name="runner_on_failed", task="Fail", task_id="task-2", host="localhost", message=message))
     return shown
+
+
+@pytest.mark.parametrize("path", ["/", PATH, "/?format=json"])
+async def test_list_shows_failure_with_masked_message(failed: Shown, path: str) -> None:
+    """The state in the list comes with its reason, whose secret values are masked as in a record."""
+    (record,) = failed.recorder.memory.runs(THING, ObjectKey("default", "one"))
+    assert record.ending is not None
+    await failed.recorder.finish(failed.kind.watched.watch, record, record.ending)
+    _, text = await failed.get(path)
+    assert "cannot use" in text
+    assert "planted" not in text
 
 
 @pytest.mark.parametrize("path", ["/", PATH, RUN, f"{PATH}?part=polled", "/?format=json", f"{PATH}?format=json"])

@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 
+from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import ObjectKey
+from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.dashboard.objects import PAGE_SIZE, Lists
 from rolecall.runner.dashboard.sources import Kind, Sources
-from rolecall.runner.dashboard.views import Query, State
+from rolecall.runner.dashboard.views import Query, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
+from tests.unit.runner.controller.fake_server import FakeServer
 from tests.unit.runner.dashboard.conftest import Shown
 from tests.unit.runner.test_watch_controller import Bench
 
@@ -86,6 +89,37 @@ async def test_backoff_has_failures_and_end(shown: Shown) -> None:
     wait = (await only_row(shown))["waitsFor"]
     assert (wait["text"], wait["because"]) == ("its backoff after 1 failure", ["retry 1"])
     assert wait["until"] == pytest.approx(shown.bench.clock.now() + seconds)
+
+
+@pytest.mark.parametrize("status", [{}, conditions(Successful="True", Ready="True")])
+async def test_object_whose_attempts_fail_is_failed_whatever_its_conditions(
+    shown: Shown, status: dict[str, Any]
+) -> None:
+    """Conditions are of an earlier time if the API server is gone."""
+    shown.bench.tell(THING, status=status)
+    await drain(shown)
+    shown.bench.controller.queue.add_rate_limited(ONE, Cause("retry 1"))
+    view = await shown.json("/")
+    assert (view["rows"][0]["state"], view["kinds"][0]["states"]["failed"]) == ("failed", 1)
+
+
+@pytest.mark.parametrize("path", ["/", f"/kinds/{kind_id(THING)}/default/one"])
+async def test_lost_watch_is_shown_with_its_age(shown: Shown, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown.bench.tell(THING, status=conditions(Successful="True"))
+    primaries = shown.bench.controller.primaries
+    reflector = Reflector(FakeServer(), THING, None, primaries, shown.bench.clock)
+    monkeypatch.setattr(primaries, "_reflectors", [reflector])
+    reflector.confirmed_at, as_of = shown.bench.clock.monotonic(), shown.bench.clock.now()
+    view = await shown.json(path)
+    assert [(each["trouble"], each["asOf"]) for each in view.get("kinds", [view])] == [("", as_of)]
+    assert "as they were" not in (await shown.get(path))[1]
+    reflector._retry.delay_after_failure(UnreachableError("connection refused"))
+    shown.bench.clock.advance(305)
+    view = await shown.json(path)
+    trouble = "API server is unreachable; retrying"
+    assert [(each["trouble"], each["asOf"]) for each in view.get("kinds", [view])] == [(trouble, as_of)]
+    page = " ".join((await shown.get(path))[1].split())
+    assert f"Thing: {trouble}.</strong> Its objects are shown as they were" in page
 
 
 async def test_timer_has_time_and_cause(shown: Shown) -> None:
