@@ -8,14 +8,17 @@ it is one line for each change.
 import asyncio
 import copy
 import os
+import sys
 import time
 import webbrowser
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
 import yaml
 from rich.console import Console
 from rich.live import Live
@@ -29,6 +32,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.files import SUFFIX
 from rolecall.system.files import write_private
 from rolecall.workbench.controlplane.cluster import ControlPlane
+from rolecall.workbench.controlplane.errors import ControlPlaneError
 from rolecall.workbench.project.demo_inputs import Applier, Goal, OperatorProcess, read_demo_file, read_manifests
 
 _DONE, _WAITING = "done", "…"
@@ -127,7 +131,7 @@ def next_steps(demo: KeptDemo) -> str:
 Everything is still running.{look}
 To use it:
   export KUBECONFIG={demo.kubeconfig}
-  export PATH={demo.program_directory}:$PATH        # kubectl
+  export PATH={demo.program_directory}:{Path(sys.executable).parent}:$PATH        # kubectl and rolecall
   kubectl get {kinds} --all-namespaces
   tail -f {demo.log}
 Try what an edited sample would change, what a run did, and which permissions the demo needed:{plan}{show}
@@ -184,7 +188,9 @@ class Options:
 def run_demo(options: Options, console: Console) -> int:
     """Run the demo and return the exit code: 0 only if every object has reached its goal.
 
-    Raise ValueError or FileNotFoundError if the project lacks a file that the demo needs.
+    Raise ValueError or FileNotFoundError if the project lacks a file that the demo needs, and ControlPlaneError if the
+    control plane or the operator of this name is already running: a name has one owner, and a demo stops only what it
+    has started.
     """
     demo_file = read_demo_file(options.project / "demo.yaml")
     samples = [obj for path in demo_file.samples for obj in read_manifests(path)]
@@ -193,13 +199,19 @@ def run_demo(options: Options, console: Console) -> int:
     plane = ControlPlane(options.name, state_directory=options.state_directory, report=console.print)
     operator: OperatorProcess | None = None
     succeeded = False
+    records = plane.layout.root / "records"
+    kept_operators = _operators_with(records)
+    if kept_operators or not plane.start():
+        ends = [f"kill {pid}; " for pid in kept_operators] + [f"rolecall cluster stop --name {options.name}"]
+        raise ControlPlaneError(
+            f"control plane {options.name!r} is in use, for example by a demo that was kept; choose another --name, "
+            f"or stop everything that uses it: {''.join(ends)}"
+        )
     try:
-        plane.start()
         console.print(f"The control plane is ready: KUBECONFIG={plane.kubeconfig}")
         applier = Applier(plane.kubeconfig)
         console.print(f"Applied {len(applier.apply(definitions))} definitions")
         kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
-        records = plane.layout.root / "records"
         arguments = ("--record-dir", str(records), "--ui-bind-address", "127.0.0.1:0") if options.keep else ()
         operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log", arguments)
         operator.start()
@@ -229,6 +241,17 @@ def run_demo(options: Options, console: Console) -> int:
         console.print(next_steps(kept), soft_wrap=True, highlight=False)
         open_page(operator.page, os.environ, is_terminal=console.is_terminal)
     return 0 if succeeded else 1
+
+
+def _operators_with(records: Path) -> list[int]:
+    """Return the operators that write records to a directory, as that of a kept demo does."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):  # it has exited, or belongs to another user
+            # The processes that an operator forks have its command line, but not a session of their own.
+            if str(records) in process.cmdline() and os.getsid(process.pid) == process.pid:
+                found.append(process.pid)
+    return found
 
 
 @dataclass(slots=True)

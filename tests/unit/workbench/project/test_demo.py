@@ -1,6 +1,9 @@
 """What a kept demo suggests can be copied: files that exist, and a sample that really is another one."""
 
 import io
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,18 @@ import yaml
 from rich.console import Console
 
 from rolecall.kube.references import GVK
-from rolecall.workbench.project.demo import KeptDemo, Row, StatusTable, next_steps, open_page, write_edited_sample
+from rolecall.workbench.controlplane.cluster import ControlPlane
+from rolecall.workbench.controlplane.errors import ControlPlaneError
+from rolecall.workbench.project.demo import (
+    KeptDemo,
+    Options,
+    Row,
+    StatusTable,
+    next_steps,
+    open_page,
+    run_demo,
+    write_edited_sample,
+)
 
 ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
 DONE = replace(ROW, condition="Successful", is_done=True)
@@ -113,11 +127,55 @@ def test_the_commands_name_the_newest_record_and_the_edited_sample(tmp_path: Pat
     assert "kubectl get site.example.com,pod --all-namespaces\n" in text
 
 
+def test_printed_path_has_every_program_of_the_commands(tmp_path: Path) -> None:
+    (tmp_path / "kubectl").touch(mode=0o755)
+    text = next_steps(replace(kept(tmp_path), program_directory=tmp_path))
+    (line,) = [line for line in text.splitlines() if "export PATH=" in line]
+    path = line.partition("=")[2].split("#")[0].strip().removesuffix(":$PATH")
+    assert all(shutil.which(program, path=path) for program in ("kubectl", "rolecall"))
+
+
 def test_what_is_not_there_is_not_suggested(tmp_path: Path) -> None:
     text = next_steps(kept(tmp_path))
 
     assert "rolecall plan" not in text
     assert "record show" not in text
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Options:
+    """Return the options of a demo whose project has one definition and one sample."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "namespace": "b"}}
+    (tmp_path / "definitions.yaml").write_text(yaml.safe_dump(account))
+    (tmp_path / "samples.yaml").write_text(yaml.safe_dump(sample()))
+    until = [{"path": "$.status.ready", "equals": True}]
+    goal = {"apiVersion": "example.com/v1", "kind": "Site", "columns": [], "until": until}
+    script = {"definitions": ["definitions.yaml"], "samples": ["samples.yaml"], "goals": [goal]}
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(script))
+    return Options(tmp_path, "taken", keep=True, state_directory=tmp_path / "state")
+
+
+@pytest.mark.parametrize("is_plane_running", [True, False])
+def test_demo_leaves_a_kept_demo_of_its_name_alone(
+    project: Options, output: io.StringIO, monkeypatch: pytest.MonkeyPatch, *, is_plane_running: bool
+) -> None:
+    """A demo stops only what it has started; the control plane of the kept one may have crashed."""
+    assert project.state_directory is not None
+    log = project.state_directory / "taken" / "operator.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("of the kept demo")
+    monkeypatch.setattr(ControlPlane, "is_running", lambda _plane: is_plane_running)
+    monkeypatch.setattr(ControlPlane, "stop", lambda _plane: pytest.fail("the kept demo was stopped"))
+    command = [sys.executable, "-c", "input()", "--record-dir", str(log.parent / "records")]
+    with subprocess.Popen(command, start_new_session=True, stdin=subprocess.PIPE) as operator:
+        with pytest.raises(ControlPlaneError, match=f"kill {operator.pid}; rolecall cluster stop --name taken$"):
+            run_demo(project, Console(file=output))
+        assert operator.poll() is None
+        operator.communicate(b"\n")
+    assert log.read_text() == "of the kept demo"
+    if is_plane_running:  # without its operator, as after: rolecall cluster start
+        with pytest.raises(ControlPlaneError, match=r"uses it: rolecall cluster stop --name taken$"):
+            run_demo(project, Console(file=output))
 
 
 @pytest.mark.parametrize(
