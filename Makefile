@@ -197,6 +197,13 @@ bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH
 	$(UV) sync --locked --inexact --group bench
 	$(RUN) python bench/run.py $(BENCH)
 
+# Checkouts of the other projects are never part of this repository: see bench/README.md.
+DIR ?= ../judges
+.PHONY: judges
+judges: setup ## Weekly: tests of other projects, whose checkouts are in DIR, directly and through the operator (JUDGES="--judge kubectl")
+	$(UV) pip install --quiet --no-deps --require-hashes --python $(BIN)/python --requirement bench/judges/requirements.txt
+	$(RUN) python -m bench.judges '$(DIR)' $(JUDGES)
+
 .PHONY: chaos
 chaos: setup ## Inject faults and measure how operators recover (CHAOS="--seconds 600 --seed 7", or counts: CHAOS="kills=100")
 	$(RUN) python -m tests.chaos $(CHAOS)

@@ -1,0 +1,379 @@
+"""A playbook of another project, run directly and as the run of an operator, each on its own control plane.
+
+Directly means ``ansible-playbook`` with a copy of the control plane's kubeconfig in ``~/.kube``. Through the operator,
+a watch of the playbook's own kind runs it, and the first outcome in the object's conditions counts. The home directory
+of the operator has the same ``~/.kube/config``, because targets of kubernetes.core read and move this file.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+import yaml
+from bench.field_objects import Kubectl
+from bench.judges.verdicts import Outcome
+from kubernetes import client
+from kubernetes.config import new_client_from_config
+
+from rolecall.system.processes import descendants, is_alive, kill_all
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.controlplane.cluster import free_port
+
+GROUP: Final = "judges.rolecall.dev"
+NAMESPACE: Final = "judges"
+SDK_NAMESPACE: Final = "osdk-test"
+"""Also written into some of the tests of the Operator SDK's projects."""
+NODES: Final = 3
+PROGRAMS: Final = Path(sys.executable).parent
+_READY_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 120.0, 30.0, 0.5
+MAX_MESSAGE: Final = 300
+_METRICS_SECONDS: Final = 2.0
+_READY: Final = re.compile(r"[Ss]tarting workers|Workers started")
+_TASK: Final = re.compile(r"^TASK \[(.+)\] \**$", re.MULTILINE)
+_ERROR: Final = re.compile(r"^(?:fatal|failed): \[|^\[ERROR\]: ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One playbook of a judge, with variables for it.
+
+    One that uses fixed paths below /tmp runs alone. The inventory is for the direct run; an operator has its own.
+    """
+
+    name: str
+    playbook: Path
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    alone: bool = False
+    inventory: Path | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind whose watch runs the playbook."""
+        return re.sub(r"[^a-z0-9]", "", self.name.lower()).capitalize()
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How long a case may take, and an event that ends it earlier."""
+
+    seconds: float
+    stopped: Event
+
+    def wait_for(self, done: Callable[[], bool]) -> bool:
+        """Return whether a condition became true in time."""
+        deadline = time.monotonic() + self.seconds
+        while not done():
+            if time.monotonic() > deadline or self.stopped.wait(_POLL_SECONDS):
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all cases of a judge share: further environment variables, and directories in front of PATH."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    programs: Sequence[Path] = ()
+
+    def variables(self, home: Path, plane: ControlPlane) -> dict[str, str]:
+        """Return the environment of a process with this home directory, without the caller's Ansible settings."""
+        kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "PIP_INDEX_URL") if name in os.environ}
+        path = os.pathsep.join(
+            [*map(str, self.programs), str(PROGRAMS), str(plane.program_directory), os.environ["PATH"]]
+        )
+        return {**kept, "HOME": str(home), "PATH": path, **self.environment}
+
+
+@contextmanager
+def control_plane(name: str) -> Iterator[ControlPlane]:
+    """Yield a new control plane, whose kubectl is used for all tests. Raises ControlPlaneError."""
+    with (
+        tempfile.TemporaryDirectory(prefix="judges-") as directory,
+        ControlPlane(f"judges-{name}-{os.getpid()}", nodes=NODES, state_directory=Path(directory)) as plane,
+    ):
+        yield plane
+
+
+def run_directly(case: Case, plane: ControlPlane, setting: Setting, limit: Limit, log: Path) -> Outcome:
+    """Run a case with ``ansible-playbook``."""
+    with tempfile.TemporaryDirectory(prefix="judges-home-") as directory:
+        home = _home(Path(directory), plane)
+        command = [str(PROGRAMS / "ansible-playbook"), str(case.playbook)]
+        command += ["--extra-vars", json.dumps(dict(case.variables))] if case.variables else []
+        command += ["--inventory", str(case.inventory)] if case.inventory else []
+        started = time.monotonic()
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=case.playbook.parent,
+                env=setting.variables(home, plane),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                ended = limit.wait_for(lambda: process.poll() is not None)
+            finally:
+                _end(process)
+    seconds = time.monotonic() - started
+    if ended and process.returncode == 0:
+        return Outcome(passed=True, seconds=seconds)
+    text = log.read_text(errors="replace")
+    task, message = last_failure(text)
+    return _failure(seconds, task, message if ended else f"no end within {limit.seconds:g} s")
+
+
+def last_failure(output: str) -> tuple[str, str]:
+    """Return the last task with an error in the output of ``ansible-playbook``, and the start of its last error."""
+    errors = list(_ERROR.finditer(output))
+    if not errors:
+        return "", output[-MAX_MESSAGE:]
+    at = errors[-1].start()
+    tasks = _TASK.findall(output[:at])
+    return (tasks[-1] if tasks else ""), output[at:]
+
+
+class Operator:
+    """``rolecall run`` with a watch for each case, on a control plane."""
+
+    def __init__(self, plane: ControlPlane, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self._process, self._log = process, log
+        self._api = client.CustomObjectsApi(new_client_from_config(str(plane.kubeconfig)))
+
+    def run(self, case: Case, limit: Limit) -> Outcome:
+        """Create the object of a case, and return the first outcome in its conditions."""
+        place = (GROUP, "v1", NAMESPACE, case.kind.lower())
+        started = time.monotonic()
+        offset = self._log.stat().st_size
+        conditions: dict[str, dict[str, str]] = {}
+
+        def has_outcome() -> bool:
+            found = self._api.get_namespaced_custom_object(*place, "case")
+            conditions.update({each["type"]: each for each in (found.get("status") or {}).get("conditions") or ()})
+            return self._process.poll() is not None or _failed(conditions) or _succeeded(conditions)
+
+        self._api.create_namespaced_custom_object(
+            *place, {"apiVersion": f"{GROUP}/v1", "kind": case.kind, "metadata": {"name": "case"}}
+        )
+        try:
+            ended = limit.wait_for(has_outcome)
+        finally:
+            self._api.delete_namespaced_custom_object(*place, "case")
+        if _succeeded(conditions):
+            return Outcome(passed=True, seconds=time.monotonic() - started)
+        if _failed(conditions):
+            return self._outcome(started, offset, conditions["Failure"].get("message", ""))
+        exited = f"the operator exited with {self._process.returncode}"
+        return self._outcome(started, offset, exited if ended else f"no outcome within {limit.seconds:g} s")
+
+    def _outcome(self, started: float, offset: int, message: str) -> Outcome:
+        with self._log.open("rb") as log:
+            log.seek(offset)
+            lines = log.read().decode(errors="replace").splitlines()
+        return _failure(time.monotonic() - started, failed_task(lines, message), message)
+
+
+def _failure(seconds: float, task: str, message: str) -> Outcome:
+    return Outcome(passed=False, seconds=seconds, task=task, message=" ".join(message.split())[:MAX_MESSAGE])
+
+
+def _failed(conditions: Mapping[str, Mapping[str, str]]) -> bool:
+    return conditions.get("Failure", {}).get("status") == "True"
+
+
+def _succeeded(conditions: Mapping[str, Mapping[str, str]]) -> bool:
+    return conditions.get("Running", {}).get("reason") == "Successful"
+
+
+def failed_task(lines: Sequence[str], message: str) -> str:
+    """Return the last failed task in an operator's log whose reason is in the condition's message, else the last one.
+
+    Later failures may be those of a cleanup that ignores errors.
+    """
+    entries = [json.loads(line) for line in lines if '"runner_on_failed"' in line]
+    reasons = [(str(each.get("task", "")), str(each.get("reason", ""))) for each in entries]
+    matching = [task for task, reason in reasons if reason and reason in message]
+    return (matching or [task for task, _ in reasons] or [""])[-1]
+
+
+def define(plane: ControlPlane, cases: Sequence[Case]) -> None:
+    """Create the kinds of all cases, and the namespace for their objects."""
+    kubectl = Kubectl(plane.program_directory / "kubectl", plane.kubeconfig)
+    kubectl.run("create", "namespace", NAMESPACE)
+    kubectl.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump_all(map(_definition, cases)))
+    _wait_for_definitions(kubectl)
+
+
+def _wait_for_definitions(kubectl: Kubectl) -> None:
+    """Wait until all kinds are served."""
+    while True:
+        try:
+            kubectl.run("wait", "--for=condition=Established", "--all", "customresourcedefinitions", "--timeout=60s")
+        except RuntimeError as error:
+            if "accessor error" not in str(error):  # a new definition has no conditions, which is an error for kubectl
+                raise
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
+
+
+@contextmanager
+def operator(
+    plane: ControlPlane,
+    cases: Sequence[Case],
+    setting: Setting,
+    log: Path,
+    arguments: Sequence[str],
+) -> Iterator[Operator]:
+    """Start an operator for the cases, whose kinds are defined; stop it, and what its runs have left, at the end."""
+    with tempfile.TemporaryDirectory(prefix="judges-operator-") as directory:
+        home = _home(Path(directory), plane)
+        (home / "watches.yaml").write_text(yaml.safe_dump([_watch(case) for case in cases]))
+        command = [sys.executable, "-m", "rolecall", "run", *arguments]
+        command += ["--zap-encoder=json", "--backoff-min=1h", "--backoff-max=1h", "--reconcile-period=0s"]
+        with _running(
+            command, home, setting.variables(home, plane) | {"KUBECONFIG": str(plane.kubeconfig)}, log
+        ) as process:
+            yield Operator(plane, process, log)
+
+
+@contextmanager
+def project_operator(
+    plane: ControlPlane, project: Path, setting: Setting, log: Path, command: Sequence[str]
+) -> Iterator[None]:
+    """Start an ansible-operator in a project of the Operator SDK, as its image does.
+
+    Its tests read metrics with exec in the manager's pod. A simulated pod takes its place, whose response to a command
+    is kept equal to the operator's metrics.
+    """
+    kubectl = Kubectl(plane.program_directory / "kubectl", plane.kubeconfig)
+    kubectl.run("create", "namespace", SDK_NAMESPACE)
+    kubectl.run("apply", "--server-side", f"--filename={project / 'config/crd/bases'}")
+    _wait_for_definitions(kubectl)
+    kubectl.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump(_MANAGER))
+    metrics = f"127.0.0.1:{free_port()}"
+    command = [*command, f"--metrics-bind-address={metrics}", "--health-probe-bind-address=0"]
+    with tempfile.TemporaryDirectory(prefix="judges-operator-") as directory:
+        environment = setting.variables(_home(Path(directory), plane), plane) | {"KUBECONFIG": str(plane.kubeconfig)}
+        with _running(command, project, environment, log):
+            stop = Event()
+            copier = Thread(target=_copy_metrics, args=(metrics, kubectl, stop))
+            copier.start()
+            try:
+                yield
+            finally:
+                stop.set()
+                copier.join()
+
+
+_MANAGER: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "manager", "namespace": SDK_NAMESPACE, "labels": {"control-plane": "controller-manager"}},
+    "spec": {"containers": [{"name": "manager", "image": "manager"}]},
+}
+
+
+def _copy_metrics(address: str, kubectl: Kubectl, stop: Event) -> None:
+    """Make the operator's metrics the response to commands in the manager's pod, until the end."""
+    before = ""
+    while not stop.wait(_METRICS_SECONDS):
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=_READY_SECONDS) as response:
+            text = response.read().decode()
+        if text == before:
+            continue
+        before = text
+        data = {"responses.yaml": yaml.safe_dump([{"pod": "manager", "stdout": text}])}
+        metadata = {"name": "metrics", "namespace": SDK_NAMESPACE, "labels": {"rolecall.dev/pod-responses": "true"}}
+        responses = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        kubectl.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump(responses))
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], log: Path
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start an operator, wait until its workers have started, and stop it at the end. Raises RuntimeError."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + _READY_SECONDS
+        while not _READY.search(text := log.read_text(errors="replace")):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the operator didn't start: {text[-2000:]}")
+            time.sleep(_POLL_SECONDS)
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Stop a process, and kill what it has started."""
+    started = descendants(process.pid) if process.poll() is None else []
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    kill_all(lambda: [each for each in started if is_alive(each)], _STOP_SECONDS)
+
+
+def _home(directory: Path, plane: ControlPlane) -> Path:
+    (directory / ".kube").mkdir()
+    shutil.copy(plane.kubeconfig, directory / ".kube/config")
+    return directory
+
+
+def _watch(case: Case) -> dict[str, Any]:
+    """Return the watch of a case, which runs once: changes of dependents start no further run."""
+    return {
+        "group": GROUP,
+        "version": "v1",
+        "kind": case.kind,
+        "playbook": str(case.playbook),
+        "watchDependentResources": False,
+        "vars": dict(case.variables),
+    }
+
+
+def _definition(case: Case) -> dict[str, Any]:
+    plural = case.kind.lower()
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": case.kind, "plural": plural},
+            "versions": [version],
+        },
+    }

@@ -1,0 +1,143 @@
+"""How outcomes of judges are classified, and what the table and the exit code make of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from bench.judges.__main__ import main
+from bench.judges.field import read_report
+from bench.judges.judges import JUDGES, CheckoutError
+from bench.judges.kubectl_commands import normalized
+from bench.judges.runs import failed_task, last_failure
+from bench.judges.verdicts import COLD, DIRECT, WARM, DocumentedDifference, Judged, Outcome, Verdict, report
+
+PASSED = Outcome(passed=True)
+DIFFERENCE = DocumentedDifference("Reject the certificate", "the proxy has none")
+
+
+def failed(task: str = "Do it") -> Outcome:
+    return Outcome(passed=False, task=task, message="it failed")
+
+
+def judged(**outcomes: Outcome) -> Judged:
+    return Judged("judge", {"case": outcomes}, {})
+
+
+def documented(**outcomes: Outcome) -> Judged:
+    return Judged("judge", {"case": outcomes}, {"case": DIFFERENCE})
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict", "fails"),
+    [
+        (judged(direct=PASSED, cold=PASSED, warm=PASSED), Verdict.PASSES, False),
+        (judged(direct=PASSED, cold=PASSED, warm=failed()), Verdict.DIFFERS, True),
+        (judged(direct=PASSED, cold=failed(), warm=PASSED), Verdict.DIFFERS, True),
+        (judged(direct=PASSED, cold=PASSED), Verdict.DIFFERS, True),
+        (judged(direct=PASSED), Verdict.DIFFERS, True),
+        (judged(direct=failed()), Verdict.NOT_POSSIBLE, False),
+        (judged(direct=failed(), cold=failed(), warm=failed()), Verdict.NOT_POSSIBLE, False),
+        (judged(cold=PASSED, warm=PASSED), Verdict.PASSES, False),
+        (judged(cold=PASSED, warm=failed()), Verdict.DIFFERS, True),
+        (
+            documented(direct=PASSED, cold=failed(DIFFERENCE.task), warm=failed(DIFFERENCE.task)),
+            Verdict.DOCUMENTED,
+            False,
+        ),
+        (documented(direct=PASSED, cold=failed(DIFFERENCE.task), warm=PASSED), Verdict.DIFFERS, True),
+        (documented(direct=PASSED, cold=failed(DIFFERENCE.task), warm=failed("Another")), Verdict.DIFFERS, True),
+        (documented(direct=PASSED, cold=failed(DIFFERENCE.task)), Verdict.DIFFERS, True),
+        (documented(direct=PASSED, cold=PASSED, warm=PASSED), Verdict.OUTDATED, False),
+        (documented(direct=failed()), Verdict.NOT_POSSIBLE, False),
+    ],
+)
+def test_only_a_documented_failure_in_both_columns_excuses_a_case_that_passes_directly(
+    outcomes: Judged, verdict: Verdict, *, fails: bool
+) -> None:
+    assert (outcomes.verdict("case"), outcomes.fails) == (verdict, fails)
+
+
+def test_table_counts_each_column_and_lists_every_case_that_does_not_pass() -> None:
+    outcomes = {
+        "passes": {DIRECT: PASSED, COLD: PASSED, WARM: PASSED},
+        "needs pods": {DIRECT: failed("Wait for the pod")},
+        "certificate": {DIRECT: PASSED, COLD: failed(DIFFERENCE.task), WARM: failed(DIFFERENCE.task)},
+        "differs": {DIRECT: PASSED, COLD: PASSED, WARM: failed()},
+        "worse": {WARM: failed("Warm"), DIRECT: PASSED, COLD: failed("Cold")},
+    }
+    missing = Judged("other", {}, error="the control plane didn't start")
+    lines = report([Judged("judge", outcomes, {"certificate": DIFFERENCE}), missing]).splitlines()
+    assert lines[2:] == [
+        "| judge | 5 | 4 of 5 | 2 of 4 | 1 of 4 | 2, and 1 documented |",
+        "| other | 0 |  |  |  | not run |",
+        "",
+        "- judge, needs pods: not possible here; direct failed in *Wait for the pod*: it failed",
+        "- judge, certificate: documented difference (the proxy has none)",
+        "- judge, differs: differs; warm failed in *Do it*: it failed",
+        "- judge, worse: differs; cold failed in *Cold*: it failed; warm failed in *Warm*: it failed",
+        "- other: the control plane didn't start",
+    ]
+
+
+def test_public_operators_pass_if_outcome_and_objects_equal_those_of_the_peer() -> None:
+    rows = ["equal | Successful | Successful | 3 equal", "differs | Successful | Successful | 2 equal, 1 differences"]
+    rows += ["worse | Failed: no | Successful | 0 equal", "neither | Failed: no | Failed: no | 1 equal"]
+    head = ["project | outcome, rolecall | outcome, peer | objects", "--- | --- | --- | ---"]
+    found = read_report("".join(f"| {line} |\n" for line in [*head, *rows]) + "\ndiffers:\n\n- one | other\n")
+    assert {case: found.verdict(case) for case in found.outcomes} == {
+        "equal": Verdict.PASSES,
+        "differs": Verdict.DIFFERS,
+        "worse": Verdict.DIFFERS,
+        "neither": Verdict.NOT_POSSIBLE,
+    }
+
+
+def test_judge_that_cannot_run_or_has_no_case_fails() -> None:
+    assert Judged("judge", {}, error="no cluster").fails
+    assert Judged("judge", {}).fails
+
+
+def test_missing_or_different_checkout_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "missing")]) == 2
+    assert "missing isn't a directory" in capsys.readouterr().err
+    assert main([str(tmp_path), "--judge", "kubernetes.core"]) == 2
+    assert "kubernetes.core: no such directory" in capsys.readouterr().err
+    (tmp_path / "kubernetes.core").mkdir()
+    with pytest.raises(CheckoutError, match="it has no tests/integration/targets"):
+        JUDGES[0].checkout(tmp_path)
+
+
+def test_last_failure_is_the_last_task_with_an_error() -> None:
+    output = "TASK [first] ***\nfatal: [localhost]: FAILED! => one\n...ignoring\nTASK [second] ****\nok: [localhost]\n"
+    assert last_failure(output)[0] == "first"
+    assert (
+        last_failure(f"{output}TASK [third] ***\n[ERROR]: Task failed\nfatal: [localhost]: FAILED! => 3")[0] == "third"
+    )
+    assert last_failure("ERROR! the playbook can't be read") == ("", "ERROR! the playbook can't be read")
+
+
+def test_failed_task_is_the_one_that_the_condition_reports() -> None:
+    failures = [("Check", "1 is not 2"), ("Clean up", "no such namespace")]
+    lines = [json.dumps({"event_type": "runner_on_failed", "task": task, "reason": why}) for task, why in failures]
+    lines = [line.replace(": ", ":") for line in lines]
+    assert failed_task(lines, "1 is not 2") == "Check"
+    assert failed_task(lines, "something else") == "Clean up"
+    assert failed_task([], "the operator exited with 1") == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("web-7c5ddbdf54-x2bqv   1/1   Running   0   12s", "web-6d4cf56db6-9zk7c   1/1   Running   0   1m4s"),
+        ("creationTimestamp: 2026-01-01T00:00:00Z", "creationTimestamp: 2026-02-02T11:22:33Z"),
+        ('resourceVersion: "12"', 'resourceVersion: "3456"'),
+        ("running at https://127.0.0.1:20001", "running at http://localhost:4321/"),
+    ],
+)
+def test_outputs_of_equal_clusters_are_equal(one: str, other: str) -> None:
+    assert normalized(one) == normalized(other)
+
+
+def test_outputs_with_different_results_stay_different() -> None:
+    assert normalized('deployment.apps "web" deleted') != normalized('deployment.apps "web" deleted (server dry run)')
+    assert normalized("error: 404") != normalized("error: 409")
