@@ -75,8 +75,9 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(20000, 50, 100)
     server = _Server(control, titles, environment, LoadedState.now(int(growth_limit_bytes)), {}, preparations, patches)
-    control.send(json.dumps({"ready": [astuple(status) for status in patches]}).encode())
-    server.serve()
+    with suppress(BrokenPipeError):  # the operator has ended in the meantime
+        control.send(json.dumps({"ready": [astuple(status) for status in patches]}).encode())
+        server.serve()
     os._exit(0)  # the operator removes the directory, and the exit hooks of Ansible are for runs
 
 
