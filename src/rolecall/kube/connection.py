@@ -92,6 +92,8 @@ class Connection:
             raise KubeError(f"cannot reach the API server at {self.base_url}: {error}") from error
         self._host = urlsplit(self.base_url).netloc
         self._on_request = on_request
+        self.origin = {} if source is None else source.origin
+        """What chose this cluster, see ``ConfigurationSource``."""
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None, on_request: OnRequest | None = None) -> Self:

@@ -70,6 +70,10 @@ class ConfigurationSource(Protocol):
     """Loads the configuration of the client, and decides when to load it again."""
 
     @property
+    def origin(self) -> dict[str, str]:
+        """What chose the cluster: the context, files, and the setting of a kubeconfig, or the service account."""
+
+    @property
     def is_due(self) -> bool:
         """Whether credentials expire soon, or a file has changed since the last load. Reads no content."""
 
@@ -99,7 +103,7 @@ def source_of(kubeconfig: str | None) -> ConfigurationSource:
         unset = "" if chosen else "KUBECONFIG is not set, this is not a pod, and "
         hint = "set KUBECONFIG, or start a control plane with: rolecall cluster start"
         raise ConfigException(f"{unset}{os.pathsep.join(map(str, paths))} does not exist; {hint}")
-    return Kubeconfig(paths)
+    return Kubeconfig(paths, "--kubeconfig" if kubeconfig else "KUBECONFIG" if chosen else "default")
 
 
 class ServiceAccount:
@@ -108,6 +112,7 @@ class ServiceAccount:
     def __init__(self) -> None:
         self._files = ChangingFiles()
         self.has_expired = False
+        self.origin = {"source": "service account"}
 
     @property
     def is_due(self) -> bool:
@@ -126,8 +131,9 @@ class ServiceAccount:
 class Kubeconfig:
     """The current context of one or several kubeconfig files."""
 
-    def __init__(self, paths: list[Path]) -> None:
+    def __init__(self, paths: list[Path], source: str) -> None:
         self._paths = paths
+        self.origin = {"source": source, "kubeconfig": os.pathsep.join(map(str, paths))}
         self._files, self._own_files = ChangingFiles(), ChangingFiles()
         self._loader: KubeConfigLoader | None = None
         self._user: dict[str, Any] = {}
@@ -166,6 +172,7 @@ class Kubeconfig:
         self._own_files.record(self._paths)
         merged = KubeConfigMerger(os.pathsep.join(map(str, self._paths))).config
         loader = KubeConfigLoader(merged, config_base_path=None, temp_file_path=_certificates_directory())
+        self.origin["context"] = str(loader.current_context["name"])
         name = loader.current_context["context"].get("user")
         found = merged["users"].get_with_name(name, safe=True) if name else None
         self._user = {} if found is None else found.value["user"] or {}

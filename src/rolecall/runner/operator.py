@@ -16,6 +16,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from yarl import URL
+
 from rolecall.kube.client import Client, SelectedReads
 from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.runner.config.settings import Settings, resolve_max_concurrent_runs
@@ -90,6 +92,8 @@ async def run_operator(
         nullcontext(runner) if runner else runner_of(settings, watches, metrics, artifacts) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
     ):
+        # Without credentials in the URL. The start names the cluster, because a wrong one is easily chosen.
+        logger.info("Using this cluster", server=str(URL(client.base_url).with_user(None)), **client.origin)
         shards = HeldShards(settings.shards, settings.grace_seconds) if settings.shards else None
         elector: Elector | ShardMember | None = None
         if election is not None:

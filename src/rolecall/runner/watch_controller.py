@@ -179,6 +179,7 @@ class WatchController:
             is_self_trigger=self._is_self_trigger,
             kind=watch.gvk.kind,
             group=watch.gvk.group,
+            version=watch.gvk.version,
             metrics=self._metrics,
         )
 

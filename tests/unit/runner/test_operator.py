@@ -6,12 +6,17 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import yaml
+from structlog.testing import capture_logs
 
+from rolecall.kube.errors import KubeError
+from rolecall.runner import operator
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.operator import readiness_checks, run_operator
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.warm.starter import ForkserverStarter
+from tests.unit.runner.reconcile.rig import ScriptedRunner
 
 STOP = """
 import asyncio, time
@@ -74,3 +79,31 @@ async def test_directory_that_cannot_be_written_ends_the_start(name: str, path: 
     given: dict[str, Any] = {name: directory}
     with pytest.raises(ConfigurationError, match=f"cannot write to the directory of .*{directory}"):
         await run_operator(replace(Settings(), **given), ())
+
+
+@pytest.mark.parametrize("by_flag", [True, False])
+async def test_start_names_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_flag: bool) -> None:
+    """A wrong cluster is easily chosen: the log shows which one is used, and why."""
+    path = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "https://user:planted@203.0.113.1:6443"}}
+    context = {"name": "production", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {"token": "planted"}}]
+    config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "production"}
+    path.write_text(yaml.safe_dump(config))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    if not by_flag:
+        monkeypatch.setenv("KUBECONFIG", str(path))
+
+    def stop(*_: object) -> None:
+        raise KubeError("the rest of the start is not needed")
+
+    monkeypatch.setattr(operator, "running_proxy", stop)
+    settings = replace(Settings(), kubeconfig=str(path) if by_flag else None)
+    with capture_logs() as lines, pytest.raises(KubeError, match="not needed"):
+        await run_operator(settings, (), ScriptedRunner())
+    (line,) = [line for line in lines if line["event"] == "Using this cluster"]
+    found = {name: line[name] for name in ("server", "context", "kubeconfig", "source")}
+    source = "--kubeconfig" if by_flag else "KUBECONFIG"
+    server = "https://203.0.113.1:6443"
+    assert found == {"server": server, "context": "production", "kubeconfig": str(path), "source": source}
+    assert "planted" not in str(lines)

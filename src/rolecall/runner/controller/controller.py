@@ -2,7 +2,7 @@
 
 A reconcile is any coroutine from a request to a ``Result``. It runs at most once at a time for a request. An exception
 is a failure with a traceback in the log and a backoff, and never stops a worker. The log lines of a reconcile carry the
-kind, group, namespace and name of its object.
+group, version, kind, namespace and name of its object.
 
 The dispatcher starts the most urgent reconcile when one may run: fewer than ``limit`` are running, and fewer of its
 kind than the kind has workers. Only then is a request taken from its queue, so the choice is always among all requests
@@ -73,6 +73,7 @@ class Controller:
     is_self_trigger: Callable[[ObjectKey, Cause], bool] | None = None
     kind: str = ""
     group: str = ""
+    version: str = ""
     metrics: "ControllerMetrics | None" = None
     running: set[ObjectKey] = field(default_factory=set, init=False)
 
@@ -85,7 +86,11 @@ class Controller:
         """Reconcile a request that was taken from the queue, and give it back."""
         queue = self.queue
         with bound_contextvars(
-            kind=self.kind or self.name, group=self.group, namespace=request.namespace, name=request.name
+            kind=self.kind or self.name,
+            group=self.group,
+            version=self.version,
+            namespace=request.namespace,
+            name=request.name,
         ):
             try:
                 result = await self._reconcile(request, causes)

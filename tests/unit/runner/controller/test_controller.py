@@ -57,7 +57,7 @@ def recorder() -> Recorder:
 @pytest.fixture
 def controller(clock: ManualClock, recorder: Recorder) -> Controller:
     return Controller(
-        "foo-v1-controller", WorkQueue(clock, Backoff(1, 8)), 2, recorder, kind="Foo", group="example.com"
+        "foo-v1-controller", WorkQueue(clock, Backoff(1, 8)), 2, recorder, kind="Foo", group="example.com", version="v1"
     )
 
 
@@ -87,7 +87,9 @@ async def test_reconcile_has_its_object_in_the_log_context(controller: Controlle
         controller.queue.add(A, CAUSE)
         await settle()
     assert recorder.ended == [A]
-    assert recorder.contexts == [{"kind": "Foo", "group": "example.com", "namespace": "default", "name": "a"}]
+    assert recorder.contexts == [
+        {"kind": "Foo", "group": "example.com", "version": "v1", "namespace": "default", "name": "a"}
+    ]
     assert controller.queue.waiting == 0
 
 
