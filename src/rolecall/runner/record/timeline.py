@@ -244,8 +244,11 @@ def as_yaml(value: Mapping[str, Any]) -> list[str]:
 
 
 def diff_lines(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[str]:
-    """Return the differences, each line after ``+`` or ``-``, or after a space for a parent of others."""
-    old, new = as_yaml(before) if before else [], as_yaml(after) if after else []
+    """Return the differences, each line after ``+`` or ``-``, or after a space for a parent of others.
+
+    A changed item of a list is shown with its name or type, which the server's order of fields puts anywhere.
+    """
+    old, new = as_yaml(_named_first(before)) if before else [], as_yaml(_named_first(after)) if after else []
     is_long = max(len(old), len(new)) > _LONG  # repeated lines would take quadratic time
     lines: list[_Line] = []
     for tag, old_start, old_end, new_start, new_end in difflib.SequenceMatcher(
@@ -257,6 +260,16 @@ def diff_lines(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
             lines += (("-", line) for line in old[old_start:old_end])
             lines += (("+", line) for line in new[new_start:new_end])
     return [f"{lines[index][0]}{lines[index][1]}" for index in sorted(_shown(lines))]
+
+
+def _named_first(value: Any, *, is_item: bool = False) -> Any:
+    """Return a value in which items of lists start with their name or type, so that it is the parent of a change."""
+    if isinstance(value, list):
+        return [_named_first(each, is_item=True) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    names = {name: value[name] for name in ("name", "type") if is_item and isinstance(value.get(name), str)}
+    return {name: _named_first(each) for name, each in {**names, **value}.items()}
 
 
 def _shown(lines: list[_Line]) -> set[int]:

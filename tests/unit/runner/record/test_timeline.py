@@ -1,6 +1,9 @@
 """Diffs of objects, as people read them."""
 
 import copy
+from typing import Any
+
+import pytest
 
 from rolecall.kube.references import RawObject
 from rolecall.runner.record.timeline import as_yaml, diff_lines, without_server_fields
@@ -53,3 +56,23 @@ def test_fields_of_the_api_server_are_omitted() -> None:
 def test_long_string_of_equal_lines_is_compared_quickly() -> None:
     before = {"data": {"f": "same\n" * 30_000}}
     assert diff_lines(before, {"data": {"f": "same\n" * 30_000 + "other\n"}})[-1] == "+    other"
+
+
+@pytest.mark.parametrize("name", ["type", "name"])
+def test_changed_item_of_a_list_is_shown_with_what_names_it(name: str) -> None:
+    """The server's order of fields is alphabetical, so the name is neither first nor part of the change."""
+
+    def status(second: str) -> dict[str, Any]:
+        items = [
+            {"lastTransitionTime": "1", "status": "True", name: "Ready"},
+            {"a": "1", "status": second, name: "Old"},
+        ]
+        return {"type": "Opaque", "status": {"conditions": items}}
+
+    assert diff_lines(status("True"), status("False")) == [
+        " status:",
+        "   conditions:",
+        f"   - {name}: Old",
+        "-    status: 'True'",
+        "+    status: 'False'",
+    ]
