@@ -2,9 +2,9 @@
 
 Reasons and messages of ``Running``, ``Successful``, and ``Failure`` are the Go runner's, so that tools which wait for
 them keep working. Three things differ: every exit has a true condition, no reason is empty, because most schemas reject
-that, and nothing is written without need. Keys and
-conditions of other clients are kept as they are. A condition keeps its position in the list, except under the name
-``ansible-operator``, and its ``lastTransitionTime`` as long as its status stays the same.
+that, and nothing is written without need. Keys and conditions of other clients are kept as they are. A condition keeps
+its position in the list, except under the name ``ansible-operator``, and its ``lastTransitionTime`` as long as its
+status stays the same.
 
 A condition that neither this operator nor a run of the object has written is never replaced or removed, whatever its
 type: the kubelet's ``Ready`` takes a Pod out of service. Its reason identifies a condition of the operator. A run has
