@@ -6,6 +6,7 @@ HOME is not the one of the passwd file here, as for the random users of OpenShif
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,13 +69,21 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def temporary() -> Iterator[Path]:
+    """Give a directory with a short path: ansible-core creates sockets below TMPDIR."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
 @pytest.fixture(scope="module", params=["true", "false"], ids=["warm", "cold"])
-def operator(request: pytest.FixtureRequest, defined: ControlPlane, project: Path) -> Iterator[Operator]:
+def operator(
+    request: pytest.FixtureRequest, defined: ControlPlane, project: Path, temporary: Path
+) -> Iterator[Operator]:
     """Give the project's operator, which serves the whole cluster."""
     command = ("env", "-u", "ANSIBLE_GATHERING", *ROLECALL)
     arguments = (f"--warm={request.param}", "--zap-log-level=debug")
-    (project / "temporary").mkdir(exist_ok=True)
-    variables = {"HOME": str(project / "home"), "TMPDIR": str(project / "temporary")}
+    variables = {"HOME": str(project / "home"), "TMPDIR": str(temporary)}
     operator = Operator(project, defined.kubeconfig, "", arguments, variables, command)
     operator.start()
     yield operator
@@ -105,8 +114,13 @@ async def test_facts_are_gathered_only_on_request(status: dict[str, Any]) -> Non
     assert (status["facts"], status["onRequest"]) == (False, True)
 
 
+def names_below(directory: Path, part: str) -> list[str]:
+    """Return the names of files below a directory that contain a part."""
+    return [path.name for path in directory.rglob("*") if part in path.name]
+
+
 async def test_background_job_is_killed_with_its_run_and_leaves_nothing(
-    operator: Operator, status: dict[str, Any], project: Path
+    operator: Operator, status: dict[str, Any], project: Path, temporary: Path
 ) -> None:
     assert is_true({"status": status}, "Successful")
     lines = operator.messages("The end of the run killed background jobs")
@@ -115,7 +129,7 @@ async def test_background_job_is_killed_with_its_run_and_leaves_nothing(
     assert Path(status["results"]).parent.name == "async"
     assert not (project / "home/.ansible_async").exists()
     assert not (project / "home/.ansible/tmp").exists()
-    assert [path.name for path in (project / "temporary").rglob("*") if "payload" in path.name] == []
+    assert names_below(temporary, "payload") == []
 
 
 async def test_warm_server_accepts_every_run(operator: Operator, status: dict[str, Any]) -> None:
