@@ -1,4 +1,4 @@
-"""Work beside the requests of an event loop: blocking work in threads, and background tasks.
+"""Work next to the requests of an event loop: blocking work in threads, and background tasks.
 
 Each piece of work gets its own thread. asyncio's default executor has few threads, and name lookups of the API server
 need them: a slow disk must block neither them nor the Lease.

@@ -92,7 +92,7 @@ class Sink(Protocol):
         """Handle that every change up to a version was delivered."""
 
     def on_restored(self) -> None:
-        """Handle that the cluster was restored to an earlier version: versions seen so far mean nothing any more."""
+        """Handle that the cluster was restored to an earlier version: versions seen so far are no longer valid."""
 
     def on_blocked(self, namespace: str | None, reason: str) -> None:
         """Handle that the kind can't be listed and watched for now, so nothing should wait for it."""

@@ -64,7 +64,7 @@ class Manager:
         self._leadership = leadership
         self._grace_seconds = grace_seconds
         self.cancellation_seconds = 10.0
-        """The part of the grace period that is reserved for cancelled reconciles, at most three quarters."""
+        """The part of the grace period reserved for cancelled reconciles, at most three quarters."""
         self._informers: dict[GVK, Informer] = {}
         self._informer_tasks: set[asyncio.Task[None]] = set()
         self._dispatcher_tasks: set[asyncio.Task[None]] = set()

@@ -311,7 +311,7 @@ _OPTIONAL = ("ansibleResult", "observedGeneration")
 
 
 def smaller(old: Status, new: Status, rejected: Collection[str]) -> Status:
-    """Return what remains of a new status without its rejected parts, and without what most schemas don't require.
+    """Return the rest of a new status without its rejected parts, and without what most schemas don't require.
 
     ``rejected`` are fields as the API server names them, for example ``status.conditions[2].type``. Messages of the
     operator's conditions are short; if there are too many conditions, only one is added.

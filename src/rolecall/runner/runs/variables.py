@@ -55,7 +55,7 @@ class ExtraVarsRequest:
 def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
     """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
 
-    Raises ValueError if a field of the spec would set a variable that is reserved for Ansible, or if Ansible would act
+    Raises ValueError if a field of the spec would set a variable reserved for Ansible, or if Ansible would act
     on a key of the object.
     """
     obj = request.obj

@@ -47,7 +47,7 @@ _STALLED_LIMIT_SECONDS = 60.0
 """How long a starting server may use no CPU time before it is replaced."""
 
 _SLOW_SECONDS = 15.0
-"""The age of a starting server that is logged: it is slow."""
+"""The age at which a starting server is logged as slow."""
 
 _POLL_SECONDS = 1.0
 _COLD_AFTER_FAILURE_SECONDS, _LONGEST_COLD_SECONDS = 60.0, 900.0
