@@ -36,7 +36,6 @@ from kubernetes.config import new_client_from_config
 from kubernetes.dynamic import DynamicClient
 
 from rolecall.kube.references import RawObject
-from rolecall.system.processes import descendants, is_alive, kill_all
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 
 _READY_SECONDS, _STOP_SECONDS, _QUIET_SECONDS = 120.0, 60.0, 300.0
@@ -307,14 +306,7 @@ def _operator(project: Project, runner: Runner, home: Path, kubeconfig: Path) ->
     try:
         yield process
     finally:
-        runs = descendants(process.pid)  # the Go runner leaves them running if they outlast its grace period
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        kill_all(lambda: [each for each in runs if is_alive(each)], _STOP_SECONDS)
+        process_tree.end(process, _STOP_SECONDS)
 
 
 def _wait_until_ready(operator: "subprocess.Popen[bytes]", log: Path) -> None:

@@ -6,11 +6,14 @@ everything, as long as no process leaves the tree. Linux only.
 """
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from rolecall.system.processes import descendants, is_alive, kill_all
 
 _KIB = 1024
 _STAT_TIMES = slice(11, 15)
@@ -31,6 +34,18 @@ def memory_bytes(pid: int) -> int:
 def memory_mib(pid: int) -> float:
     """Return the same in MiB, as tables have it."""
     return memory_bytes(pid) / _KIB**2
+
+
+def end(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """Stop a process; kill it if that takes longer, and what it has started: the Go runner leaves its runs behind."""
+    started = descendants(process.pid) if process.poll() is None else []
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    kill_all(lambda: [each for each in started if is_alive(each)], seconds)
 
 
 def _tree(pid: int) -> Iterator[int]:

@@ -24,10 +24,10 @@ from typing import Any, Final
 import yaml
 from bench.field_objects import Kubectl
 from bench.judges.verdicts import Outcome
+from bench.process_tree import end
 from kubernetes import client
 from kubernetes.config import new_client_from_config
 
-from rolecall.system.processes import descendants, is_alive, kill_all
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.cluster import free_port
 
@@ -126,7 +126,7 @@ def run_directly(case: Case, plane: ControlPlane, setting: Setting, limit: Limit
             try:
                 ended = limit.wait_for(lambda: process.poll() is not None)
             finally:
-                _end(process)
+                end(process, _STOP_SECONDS)
     seconds = time.monotonic() - started
     if ended and process.returncode == 0:
         return Outcome(passed=True, seconds=seconds)
@@ -323,19 +323,7 @@ def _running(
             time.sleep(_POLL_SECONDS)
         yield process
     finally:
-        _end(process)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop a process, and kill what it has started."""
-    started = descendants(process.pid) if process.poll() is None else []
-    process.terminate()
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    kill_all(lambda: [each for each in started if is_alive(each)], _STOP_SECONDS)
+        end(process, _STOP_SECONDS)
 
 
 def _home(directory: Path, plane: ControlPlane) -> Path:

@@ -26,7 +26,7 @@ _TYPES = {"int": "integer", "float": "number", "bool": "boolean", "list": "array
 _NARROWER = {"float": ("integer",), "json": ("object", "array"), "jsonarg": ("object", "array")}
 """Other schema types whose values an argument accepts: written by hand, they stay."""
 _PATTERNS = {"bytes": r"^[0-9]+(\.[0-9]+)?([KMGTPEZY]?B|[KMGTPEZY])?$", "bits": r"^[0-9]+(\.[0-9]+)?[KMGTPEZY]?b?$"}
-_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -386,10 +386,15 @@ def _has_rules(schema: Schema) -> bool:
     return bool(schema.get(_RULES)) or any(_has_rules(each) for each in nested if each)
 
 
+def is_of_type(value: object, kind: str) -> bool:
+    """Return whether a value has a type of a schema, one of ``PYTHON_TYPES``; in Python, booleans are integers too."""
+    return isinstance(value, PYTHON_TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")
+
+
 def _fits(schema: Schema, value: Any) -> bool:
     """Return whether a value has the types, the required fields, and the choices of a schema."""
     kind = schema.get("type")
-    if kind and (not isinstance(value, _PYTHON_TYPES[kind]) or isinstance(value, bool) != (kind == "boolean")):
+    if kind and not is_of_type(value, kind):
         return False
     if "enum" in schema and value not in schema["enum"]:
         return False

@@ -14,20 +14,13 @@ from typing import Any, Final
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, Status
 from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES, Counts
+from rolecall.workbench.project.crd_schema import PYTHON_TYPES, is_of_type
 
 Schema = Mapping[str, Any]
 Finding = tuple[Schema, str]
 """The part of the schema from which the line is known, and a message."""
 
 _ANY: Final = "x-kubernetes-preserve-unknown-fields"
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
 _NEEDED: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 """The fields of a condition without which the next status, or a client that waits for it, is misled."""
 
@@ -94,7 +87,7 @@ def _violations(schema: Schema, value: Any, path: str) -> Iterator[Finding]:
     """Yield how a value violates a schema, without the rules (``x-kubernetes-validations``)."""
     expected = str(schema.get("type") or "")
     is_mixed = schema.get("x-kubernetes-int-or-string") and isinstance(value, int | str)
-    if expected in _TYPES and not is_mixed and not _is_of(expected, value):
+    if expected in PYTHON_TYPES and not is_mixed and not is_of_type(value, expected):
         yield schema, f"{path} must be of type {expected}"
     elif isinstance(value, dict):
         yield from _object_violations(schema, value, path)
@@ -138,10 +131,6 @@ def _scalar_violation(schema: Schema, value: Any) -> str:
 
 def _shown(value: str) -> str:
     return repr(value) if value else "empty"
-
-
-def _is_of(expected: str, value: object) -> bool:
-    return isinstance(value, _TYPES[expected]) and isinstance(value, bool) == (expected == "boolean")
 
 
 def _properties(schema: Schema) -> Schema:
