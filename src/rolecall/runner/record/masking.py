@@ -69,7 +69,7 @@ _ASCII: Final = bytes(ord(_ALPHABETS[0][1][number % len(_ALPHABETS[0][1])]) for 
 
 
 class _Forms:
-    """Strings that are searched for in one pass: each is looked up where its first characters occur."""
+    """Strings to find in one pass: each is looked up where its first characters occur."""
 
     def __init__(self, replacements: Mapping[str, str]) -> None:
         self._replacements = replacements
@@ -112,7 +112,7 @@ class _Known:
     forms: _Forms
     broken: _Forms | None
     short: Mapping[str, str]
-    """The values that are replaced where they are a whole text, but not where that is a key."""
+    """The values replaced where they are a whole text, but not where that is a key."""
     starts: frozenset[str]
     masked: dict[str, str] = field(default_factory=dict)
     """Texts that were searched: most are keys and values that occur many times."""

@@ -65,7 +65,7 @@ class _Surroundings:
     play: Any
     role: Any = None
     is_handlers: bool = False
-    folders: tuple[Path, ...] = ()
+    directories: tuple[Path, ...] = ()
 
 
 class _ProjectLoader(DataLoader):  # type: ignore[misc]  # ansible-core has no types
@@ -99,7 +99,7 @@ class Checker:
     definitions: Definitions
     problems: list[dict[str, Any]] = field(default_factory=list)
     origins: dict[str, str] = field(default_factory=dict)
-    """The extra vars of the content that is checked, with their origins."""
+    """The extra vars of the checked content, with their origins."""
     _variables: Any = None
     _changes: CoreChanges | None = None
     _roles_path: list[str] = field(default_factory=lambda: list(constants.DEFAULT_ROLES_PATH or []))
@@ -159,7 +159,7 @@ class Checker:
         before = self._errors
         constants.DEFAULT_ROLES_PATH = [str(path.parent), *roles_path]
         add_all_plugin_dirs(str(path))
-        files = {file: self._read(file) for folder in _YAML_OF_A_ROLE for file in _yaml_below(path / folder)}
+        files = {file: self._read(file) for directory in _YAML_OF_A_ROLE for file in _yaml_below(path / directory)}
         meta = next((value for file, value in files.items() if _is(file, path, "meta", "main")), None)
         self._check_presence(path, files, meta)
         self._check_arguments(path, files, meta)
@@ -170,23 +170,23 @@ class Checker:
         for file, tasks in files.items():
             kind = file.relative_to(path).parts[0]
             if kind in ("tasks", "handlers") and (isinstance(tasks, list) or _is(file, path, kind, "main")):
-                folders = (file.parent, path / kind, path)
-                self._check_tasks(file, tasks, _Surroundings(role[0], role[1], kind == "handlers", folders))
+                directories = (file.parent, path / kind, path)
+                self._check_tasks(file, tasks, _Surroundings(role[0], role[1], kind == "handlers", directories))
         if self._errors == before:
             self._attempt(path, lambda: self._load_role(str(path), role[0]))
 
-    def _enter(self, folder: Path) -> None:
+    def _enter(self, directory: Path) -> None:
         """Add the roles, plugins and collections next to a playbook, as ansible-playbook does."""
-        self._loader.set_basedir(str(folder))
+        self._loader.set_basedir(str(directory))
         constants.DEFAULT_ROLES_PATH = self._roles_path
-        add_all_plugin_dirs(str(folder))
-        AnsibleCollectionConfig.playbook_paths = [str(folder)]
+        add_all_plugin_dirs(str(directory))
+        AnsibleCollectionConfig.playbook_paths = [str(directory)]
 
     def _check_play(self, path: Path, raw: dict[str, Any]) -> None:
         play = self._play()
         play.collections = raw.get("collections") or play.collections
         for name in (*_LISTS_OF_A_PLAY, "handlers"):
-            around = _Surroundings(play, is_handlers=name == "handlers", folders=(path.parent,))
+            around = _Surroundings(play, is_handlers=name == "handlers", directories=(path.parent,))
             self._check_tasks(path, raw.get(name) or [], around)
         for role in raw.get("roles") or []:
             if isinstance(role, dict):
@@ -227,9 +227,9 @@ class Checker:
         elif own and content is not None:
             self._note(file, content, "expected a mapping with the key argument_specs")
 
-    def _check_templates(self, folder: Path) -> None:
+    def _check_templates(self, directory: Path) -> None:
         """Check the definitions in the template files of a role, or of the directory of a playbook."""
-        for file in sorted(each for each in (folder / "templates").rglob("*") if each.is_file()):
+        for file in sorted(each for each in (directory / "templates").rglob("*") if each.is_file()):
             with suppress(OSError, UnicodeDecodeError):
                 for line, message in self.definitions.check_text(file.read_text(encoding="utf-8")):
                     self.problems.append(_problem(str(file), line, message, "warning"))
@@ -296,7 +296,9 @@ class Checker:
         target = _included(task)
         if not target or "{{" in target:
             return True
-        found = [folder / target for folder in (file.parent, *around.folders) if (folder / target).is_file()]
+        found = [
+            directory / target for directory in (file.parent, *around.directories) if (directory / target).is_file()
+        ]
         if not found:
             self._note(file, task, f"included file not found: {target!r}")
             return False
@@ -439,12 +441,12 @@ def _collection_of(role: Path) -> list[str]:
     return []
 
 
-def _yaml_below(folder: Path) -> Iterator[Path]:
-    yield from sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
+def _yaml_below(directory: Path) -> Iterator[Path]:
+    yield from sorted(path for path in directory.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
 
 
-def _is(file: Path, role: Path, folder: str, stem: str) -> bool:
-    return file.parent == role / folder and file.stem == stem
+def _is(file: Path, role: Path, directory: str, stem: str) -> bool:
+    return file.parent == role / directory and file.stem == stem
 
 
 def _shown(value: object) -> str:

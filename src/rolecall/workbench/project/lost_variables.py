@@ -24,7 +24,7 @@ IGNORED: Final = frozenset(
     | {"role_name", "role_names", "role_path", "role_uuid"}
     | {"True", "False", "None", "true", "false", "none", "self"}
 )
-"""The extra vars that Ansible or Jinja overrides, without those that are reserved (``is_reserved``)."""
+"""The extra vars that Ansible or Jinja overrides, without reserved ones (``is_reserved``)."""
 
 _BUILTIN: Final = ("", "ansible.builtin.", "ansible.legacy.")
 _SET_FACT: Final = tuple(f"{prefix}set_fact" for prefix in _BUILTIN)

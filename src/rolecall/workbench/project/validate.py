@@ -225,8 +225,8 @@ def validate(watches_file: Path, environment: Mapping[str, str], definitions: It
 
     Raise ConfigurationError if the process that runs ansible-core fails.
     """
-    with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as folder:
-        file, in_image = _in_checkout(watches_file, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as directory:
+        file, in_image = _in_checkout(watches_file, Path(directory))
         parsed = parse_watches(file, environment)
     contents = list(dict.fromkeys(content for watch in parsed.watches for content in _contents(watch)))
     crds = CrdFiles.read(definitions)
@@ -292,7 +292,7 @@ def _entries(file: Path, environment: Mapping[str, str]) -> list[LocatedMapping]
 
 
 def _with_duplicate_kinds(file: Path, found: list[Problem], environment: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield the problems of a watches file; those of a group and kind that is watched twice name both lines."""
+    """Yield the problems of a watches file; those of a group and kind with two watches name both lines."""
     first: dict[tuple[Any, Any], int] = {}
     duplicates: dict[int | None, tuple[str, int]] = {}
     for entry in _entries(file, environment):
@@ -319,7 +319,7 @@ _IMAGE_HOME = "/opt/ansible/"
 _IMAGE_PATH = re.compile(rf"""\b(?:role|playbook)["']?\s*:\s*["']?({_IMAGE_HOME}([^\s"',}}]+))""")
 
 
-def _in_checkout(file: Path, folder: Path) -> tuple[Path, list[Problem]]:
+def _in_checkout(file: Path, directory: Path) -> tuple[Path, list[Problem]]:
     """Return a watches file in which paths of the image are those of the working directory, with a warning for each.
 
     Without such paths, this is the file itself.
@@ -340,7 +340,7 @@ def _in_checkout(file: Path, folder: Path) -> tuple[Path, list[Problem]]:
             problems.append(Problem(str(file), index + 1, text, Severity.WARNING))
     if not problems:
         return file, []
-    copy = folder / file.name
+    copy = directory / file.name
     copy.write_text("".join(lines), encoding="utf-8")
     return copy, problems
 
@@ -374,16 +374,16 @@ def _check_contents(watches: Iterable[Watch], crds: CrdFiles, environment: Mappi
     known = [(gvk.api_version, gvk.kind, schema.value) for gvk, schema in schemas.items()]
     question = {"contents": asked, "schemas": known, "directory": str(Path.cwd())}
     python_path = [part for part in (environment.get("PYTHONPATH"), str(COLLECTIONS)) if part]
-    with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as folder:
+    with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as directory:
         done = subprocess.run(
             [sys.executable, "-P", "-m", _CHECK],
             input=json.dumps(question, default=str).encode(),
             capture_output=True,
-            cwd=folder,
+            cwd=directory,
             env={
                 **environment,
                 "PYTHONPATH": os.pathsep.join(python_path),
-                "ANSIBLE_LOCAL_TEMP": folder,
+                "ANSIBLE_LOCAL_TEMP": directory,
                 ROLES_PATH: roles_path(Path.cwd(), environment),
             },
             check=False,
@@ -393,5 +393,5 @@ def _check_contents(watches: Iterable[Watch], crds: CrdFiles, environment: Mappi
         raise ConfigurationError(f"the check with ansible-core failed (exit code {done.returncode}): {said}")
     for found in json.loads(done.stdout):
         # The temporary directory in the search path would only confuse.
-        message = found["message"].replace(f"{folder}/roles:", "").replace(f":{folder}", "")
+        message = found["message"].replace(f"{directory}/roles:", "").replace(f":{directory}", "")
         yield Problem(found["file"], found["line"], message, Severity(found["severity"]))
