@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rolecall.runner.runs.variables import is_reserved
 
-DOCUMENTATION = re.compile(r'^\s*DOCUMENTATION\s*=\s*r?("""|\'\'\')(.*?)\1', re.DOTALL | re.MULTILINE)
+DOCUMENTATION = re.compile(r'^\s*(?!EXAMPLE|RETURN)[A-Z_]+\s*=\s*r?("""|\'\'\')(.*?)\1', re.DOTALL | re.MULTILINE)
+"""DOCUMENTATION, and the parts of it that plugins share as attributes of classes in ``doc_fragments``."""
 VARIABLES = re.compile(r"^( +)vars:[ \t]*\n((?:\1 +.*\n?)+)", re.MULTILINE)
 NAME = re.compile(r"name:\s*[\"']?(\w+)")
 HARMLESS = {"delegated_vars"}

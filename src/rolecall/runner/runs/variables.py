@@ -149,8 +149,10 @@ _RESERVED = re.compile(
     r"_*ansible_\w*"  # Ansible's own, also as the snake case of AnsibleConfigX
     r"|inventory_hostname\w*|group_names|omit"  # magic variables
     r"|become(?:_user)?|\w+_become_method"
-    # Options of connection, lookup and vars plugins: addresses, credentials and files that a run would use.
-    r"|(?:azure|conjur|http_login|lmdb|passwordstore|proxmox|sops|wsl)(?:_\w+)?",
+    # Options of connection, lookup and vars plugins: addresses, credentials and files that a run would use. Names that
+    # a kind may have for its own fields, such as azure_resource_group, are reserved only if a plugin takes them.
+    r"|(?:conjur|http_login|passwordstore|sops)(?:_\w+)?"
+    r"|azure_client_id|lmdb_kv_db|proxmox_vmid|wsl_(?:distribution|user)",
     re.ASCII,
 )
 

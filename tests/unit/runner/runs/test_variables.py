@@ -163,8 +163,10 @@ def test_role_may_declare_no_fields() -> None:
 RESERVED = """
 ansible_remote_tmp ansible_shell_executable ansible_python_interpreter ansible_connection _ansible_debug
 inventory_hostname inventory_hostname_short group_names omit lxd_become_method passwordstore sops_binary wsl_user
+azure_client_id
 """
-FREE = "connection environment port tags timeout size my_ansible_thing ansible groups_wanted host"
+FREE = """connection environment port tags timeout size my_ansible_thing ansible groups_wanted host
+azure_resource_group proxmox_node lmdb wsl"""
 
 
 @pytest.mark.parametrize(
