@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from rolecall.kube.references import GVK
 from tests import CORE
 from tests.integration.operators import ANSIBLE_OPERATOR
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.world import CONFIG_MAP, POD, World
 
 pytestmark = pytest.mark.core
+
+SERVICE = GVK("", "v1", "Service")
 
 NO_PROXY_SETTINGS = {name: "" for each in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") for name in (each, each.lower())}
 RESULT = """
@@ -72,6 +75,18 @@ POD_RUN = """
     command: /bin/true
   register: executed
 - ansible.builtin.set_fact: {result: "exit code {{ executed.rc }}"}
+"""
+FOLLOWING = """
+- name: Create a Service
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: Service
+      metadata: {name: followed, namespace: "{{ ansible_operator_meta.namespace }}"}
+      spec: {type: LoadBalancer, ports: [{port: 80}]}
+  register: service
+- ansible.builtin.set_fact:
+    result: "{{ service.result.status.loadBalancer.ingress | default([]) | map(attribute='ip') | join(' ') }}"
 """
 
 
@@ -134,6 +149,7 @@ CONSTRUCTS = {
         "- ansible.builtin.set_fact: {result: \"{{ 'x' | example.pinned.quoted }}\"}\n" + RESULT, "<x>"
     ),
     "executed": Construct(POD_RUN + RESULT, "exit code 0"),
+    "following": Construct(FOLLOWING + RESULT, ""),
 }
 COLLECTION = ".ansible/collections/ansible_collections/example/pinned"
 SHARED = Shared(
@@ -175,3 +191,11 @@ async def test_construct_of_an_existing_role_has_the_result_of_the_go_runner(
     assert kept["data"] == {"result": construct.result}
     if name == "executed":
         await world.delete(POD, "executed")
+
+
+async def test_status_field_that_a_dependent_gets_starts_a_run(things: Things, world: World) -> None:
+    thing = things["following"]
+    await thing.create()
+    await thing.succeeds()
+    await world.patch(SERVICE, "followed", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}, "status")
+    await world.wait_for(CONFIG_MAP, "result", lambda kept: kept["data"] == {"result": "192.0.2.1"})

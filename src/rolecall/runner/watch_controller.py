@@ -28,6 +28,7 @@ from rolecall.runner.controller.informer import Informer
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
 from rolecall.runner.controller.triggers import (
+    STATUS_FIELDS,
     PrimaryPredicate,
     TriggerIndex,
     dependent_changed,
@@ -132,6 +133,7 @@ class WatchController:
         self.watch = watch
         self._manager = manager
         self._metrics = context.observation.metrics.controller(watch.gvk, workers)
+        self._dependent_fields = (STATUS_FIELDS,) if settings.follows_status_fields else ()
         self.queue: WorkQueue[ObjectKey] = WorkQueue(
             manager.clock,
             Backoff.of(settings),
@@ -298,10 +300,11 @@ class WatchController:
             return
         logger.info("Watching child resource", gvk=str(watch.gvk), dependent=str(gvk), ownership=ownership.value)
         informer = self._manager.informer_for(gvk)
-        informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
+        handler = self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated
+        informer.subscribe(handler, self._dependent_fields)
 
     def _on_owned(self, change: Change) -> None:
-        if dependent_changed(change):
+        if dependent_changed(change, self._dependent_fields):
             for key, uid in sorted(requests_for_owner(change, self.watch.gvk)):
                 entry = self.primaries.store.get(key)
                 # A recreated primary may need an object that is deleted together with its predecessor.
@@ -309,7 +312,7 @@ class WatchController:
                     self._enqueue_selected(key, change)
 
     def _on_annotated(self, change: Change) -> None:
-        if dependent_changed(change):
+        if dependent_changed(change, self._dependent_fields):
             for key in sorted(requests_for_annotation(change, self.watch.gvk)):
                 self._enqueue_selected(key, change)
 

@@ -86,6 +86,9 @@ class Settings:
     moves_changed_conditions: bool = False
     """Whether a changed condition moves to the end of the list, as in the Go runner."""
 
+    follows_status_fields: bool = False
+    """Whether a dependent whose status gets or loses a field starts a run, as in the Go runner."""
+
     backoff_min_seconds: float = 1.0
     """The delay after the first failure; it doubles with each further failure."""
 
@@ -204,6 +207,7 @@ def ansible_operator_settings() -> Settings:
         mark_unsafe=False,
         ready_conditions=False,
         moves_changed_conditions=True,
+        follows_status_fields=True,
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,

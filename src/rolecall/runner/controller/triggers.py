@@ -2,7 +2,8 @@
 
 Predicates are pure functions. Those for primaries follow the Go runner: creation and deletion pass, an update passes
 only with a new generation, and the selector is applied to the current labels. The predicate for dependents ignores
-creation, which the run itself caused, and updates of only the status.
+creation, which the run itself caused, and updates of only the status. Under the name ``ansible-operator``, a status
+that gets or loses a field counts, see ``STATUS_FIELDS``.
 
 Triggers map a change of another object to requests for the primaries that it affects. A primary may refer to other
 objects by labels or by name, in its own fields, or the others name it as their owner. The references of all primaries
@@ -28,11 +29,22 @@ Term = tuple[Attribute, ...]
 _NAME_KEY = ""  # no label has an empty key
 
 
-def dependent_changed(change: Change) -> bool:
-    """Return whether a dependent was deleted, or updated in more than its status. Creation never passes."""
+STATUS_FIELDS = FieldPath.parse("$.metadata.managedFields[*].fieldsV1.'f:status'")
+"""The names of the fields in an object's status; for example, a Job that finishes gets a condition.
+
+DependentPredicate of operator-lib ignores the status of an object, but not ``managedFields``, which name its fields.
+"""
+
+
+def dependent_changed(change: Change, fields: tuple[FieldPath, ...] = ()) -> bool:
+    """Return whether a dependent was deleted, or updated in more than its status, or in one of these fields.
+
+    Creation never passes.
+    """
     if change.type is ChangeType.ADDED:
         return False
-    return change.old is None or change.new is None or change.old.digest != change.new.digest
+    is_different = change.old is None or change.new is None or change.old.digest != change.new.digest
+    return is_different or change.has_changed(fields)
 
 
 @dataclass(frozen=True, slots=True)

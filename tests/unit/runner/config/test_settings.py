@@ -40,6 +40,7 @@ def test_ansible_operator_has_ports_paths_and_times_of_the_go_runner() -> None:
     assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
     assert (settings.ready_conditions, Settings().ready_conditions) == (False, True)
     assert (settings.moves_changed_conditions, Settings().moves_changed_conditions) == (True, False)
+    assert (settings.follows_status_fields, Settings().follows_status_fields) == (True, False)
     assert (settings.allow_broken_conditionals, Settings().allow_broken_conditionals) == (True, False)
 
 

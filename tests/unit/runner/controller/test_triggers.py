@@ -7,6 +7,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.watches import ReferenceType, Trigger
 from rolecall.runner.controller.triggers import (
+    STATUS_FIELDS,
     PrimaryPredicate,
     TriggerIndex,
     dependent_changed,
@@ -267,6 +268,27 @@ def updated(**fields: Any) -> RawObject:
 )
 def test_dependent_changed(old: RawObject | None, new: RawObject | None, *, counts: bool) -> None:
     assert dependent_changed(make_change(old, new)) is counts
+
+
+ACTIVE: RawObject = {"f:active": {}}
+ENDED: RawObject = {"f:active": {}, "f:conditions": {'k:{"type":"Complete"}': {".": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "counts"),
+    [
+        ([], [{"fieldsV1": {"f:status": ACTIVE}}], True),
+        ([{"fieldsV1": {"f:status": ACTIVE}}], [{"fieldsV1": {"f:status": ENDED}}], True),
+        ([{"fieldsV1": {"f:status": ENDED}}], [{"fieldsV1": {"f:status": ACTIVE}}], True),
+        ([{"fieldsV1": {"f:status": ENDED}}], [{"fieldsV1": {"f:status": ENDED}, "time": "later"}], False),
+        ([{"fieldsV1": {"f:status": ENDED}}], [{"fieldsV1": {"f:status": ENDED}}, {"fieldsV1": {"f:spec": {}}}], False),
+        ([], [{"manager": "without fields"}], False),
+    ],
+)
+def test_fields_of_a_status_count_where_they_are_followed(before: Any, after: Any, *, counts: bool) -> None:
+    old, new = updated(managedFields=before, status={"a": 1}), updated(managedFields=after, status={"a": 2})
+    assert dependent_changed(make_change(old, new, (STATUS_FIELDS,)), (STATUS_FIELDS,)) is counts
+    assert not dependent_changed(make_change(old, new))
 
 
 @pytest.mark.parametrize(
