@@ -17,11 +17,12 @@ import asyncio
 import itertools
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import yaml
 from aiohttp import web
@@ -47,7 +48,6 @@ MAX_YAML_BYTES: Final = 1 << 20
 _READABLE: Final = ("", "application/json", "application/yaml")
 _READABLE_SUFFIXES: Final = ("+json", "+yaml")
 _DECODER: Final = json.JSONDecoder()
-_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 Result = TypeVar("Result")
 
@@ -106,26 +106,39 @@ def is_readable(content_type: str) -> bool:
     return found in _READABLE or found.endswith(_READABLE_SUFFIXES)
 
 
-def decode(body: bytes, content_type: str) -> Any:
-    """Return the content of a body, None if its format is unsupported, or if it is malformed or beyond its limit."""
+def decode(body: bytes, content_type: str, *, unique: bool = False) -> Any:
+    """Return the content of a body, None if its format is unsupported, or if it is malformed or beyond its limit.
+
+    Of a key that an object has twice, the last value counts; with ``unique``, such a body is malformed.
+    """
     if not is_readable(content_type) or len(body) > MAX_INSPECTED_BYTES:
         return None
+    is_yaml = "yaml" in content_type.lower()
     try:
-        return json.loads(body.decode())  # the API server reads only UTF-8, and rejects a byte order mark
+        # In JSON, the API server replaces what isn't UTF-8, and rejects a byte order mark.
+        text = body.decode(errors="strict" if is_yaml else "replace")
+        return json.loads(text, object_pairs_hook=_without_duplicates if unique else None)
     except (ValueError, RecursionError):
-        return _decode_yaml(body) if "yaml" in content_type.lower() else None
+        return _decode_yaml(body, unique=unique) if is_yaml else None
 
 
-def _decode_yaml(body: bytes) -> Any:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("found a key twice")
+    return found
+
+
+def _decode_yaml(body: bytes, *, unique: bool) -> Any:
     if len(body) > MAX_YAML_BYTES:
         return None
     try:
-        loader = _Loader(body)
-        node = loader.get_single_node()
+        loader = (_UniqueLoader if unique else _Loader)(body)
+        node = loader.get_node() if loader.check_node() else None  # the API server reads only the first document
         if node is None or _expanded_length(node, {}) > MAX_YAML_BYTES:
             return None
         return loader.construct_document(node)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError):  # PyYAML's own for !!bool x and !!int ""
         return None
 
 
@@ -142,12 +155,41 @@ def _expanded_length(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads YAML without converting strings that look like dates."""
+    """Loads YAML as the API server does: dates and ``12:30`` are strings, ``y`` is true, other tags are ignored."""
+
+    bool_values: ClassVar = yaml.SafeLoader.bool_values | {"y": True, "n": False}
+
+    def construct_number(self, node: yaml.ScalarNode) -> float:
+        """Return an integer for ``1e3``, as the API server's JSON has it; other numbers it would reject."""
+        number: float = self.construct_yaml_float(node)
+        return int(number) if number.is_integer() else number
 
 
+class _UniqueLoader(_Loader):
+    """Loads YAML without duplicate keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        _without_duplicates([(str(key.value), None) for key, _ in node.value])
+        return super().construct_mapping(node, deep)
+
+
+_TAG: Final = "tag:yaml.org,2002:"
+_KEPT_TAGS: Final = ("null", "bool", "int", "str", "seq", "map")
+_PLAIN_SCALARS: Final = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+    "int": r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]*|[1-9][0-9_]*)",
+    "float": r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    "merge": r"<<",
+}
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    None: [(_TAG + name, re.compile(rf"(?:{pattern})\Z")) for name, pattern in _PLAIN_SCALARS.items()]
+}
+_Loader.yaml_constructors = {
+    **{_TAG + name: yaml.SafeLoader.yaml_constructors[_TAG + name] for name in _KEPT_TAGS},
+    _TAG + "float": _Loader.construct_number,
+    _TAG + "binary": lambda loader, node: loader.construct_yaml_binary(node).decode(errors="replace"),
+    None: lambda loader, node: getattr(loader, f"construct_{node.id}")(node),
 }
 
 
@@ -203,11 +245,11 @@ def _next(text: str, at: int, end: str) -> int:
     return at if text[at] == end else _expect(text, at, ",")
 
 
-def decode_object(body: bytes, content_type: str) -> RawObject | None:
-    """Return the content of a body if it is an object, else None; for protobuf, only the metadata."""
+def decode_object(body: bytes, content_type: str, *, unique: bool = False) -> RawObject | None:
+    """Return the content of a body as ``decode`` does, if it is an object, else None; for protobuf, the metadata."""
     if media_type(content_type) == PROTOBUF_MEDIA_TYPE:
         return decode_protobuf(body)
-    content = decode(body, content_type)
+    content = decode(body, content_type, unique=unique)
     return content if isinstance(content, dict) else None
 
 

@@ -6,6 +6,10 @@ it, because PUT and apply drop fields that the request does not contain; and an 
 adoption annotation with the value ``"true"``. With the value ``"false"``, a new object gets no owner. A body that
 cannot be decoded is forwarded unchanged.
 
+Parsers differ on a key that an object has twice. A body with an owner to inject is sent as the proxy has read it, with
+the last value, except where the API server rejects such keys. Any other body is forwarded unchanged, without a
+precondition.
+
 PATCH and PUT return the object's resourceVersion even if they changed nothing. That version may then come from a user,
 whose change must trigger a reconcile. So the proxy adds a precondition: the object must still have a known version. If
 the write succeeds and returns another version, only the run has changed the object. If the precondition fails, the
@@ -86,7 +90,9 @@ class OwnerInjector:
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
         if resource is None or resource.is_virtual or is_event(resource.gvk):
             return body
-        obj = await self.worker.run(body, lambda: decode_object(body, request.content_type))
+        # Then the API server must see duplicate keys, because it rejects them.
+        is_strict = ("fieldValidation", "Strict") in parse_qsl(request.query)
+        obj = await self.worker.run(body, lambda: decode_object(body, request.content_type, unique=is_strict))
         if obj is None:
             # Most clients never send YAML, so an undecodable YAML body is worth a warning.
             log = logger.warning if "yaml" in request.content_type else logger.debug
@@ -211,7 +217,7 @@ class WriteResult:
 
 def with_precondition(body: bytes, content_type: str, version: str) -> ConditionalBody | None:
     """Add the precondition to a body that does not have one; return None if the body cannot express it."""
-    content = decode(body, content_type)
+    content = decode(body, content_type, unique=True)
     if media_type(content_type) == JSON_PATCH:
         if not isinstance(content, list):
             return None

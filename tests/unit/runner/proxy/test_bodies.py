@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,7 @@ from tests.unit.json_values import JSON
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, REFERENCE, Run
 
+YAML_SCALARS = {"a": "12:30", "b": math.inf, "c": 1000, "d": 15, "e": 8, "f": True, "g": "="}
 ONE, TWO = {"metadata": {"name": "one"}}, {"metadata": {"name": "two"}}
 
 
@@ -42,9 +44,19 @@ ONE, TWO = {"metadata": {"name": "one"}}, {"metadata": {"name": "two"}}
             "application/yaml",
             {"a": "2020-01-02", "b": "2020-01-02T03:04:05Z"},
         ),
-        (b"a: !!python/object:os.system {}", "application/yaml", None),
+        (b"a: !!python/object:os.system {}", "application/yaml", {"a": {}}),
         (b'{"a":1}', "application/vnd.kubernetes.protobuf", None),
         (b"\xff\xfe\xfd", "application/json", None),
+        (b'{"a":"\xff"}', "application/json", {"a": "\ufffd"}),
+        (b'{"a":"\xff"}', "application/yaml", None),
+        (b'\xef\xbb\xbf{"a":1}', "application/json", None),
+        (b'{"a":1}{"a":2}', "application/json", None),
+        (b"a: 1\n---\na: 2", "application/yaml", {"a": 1}),
+        (b"a: 12:30\nb: .inf\nc: 1e3\nd: 0o17\ne: 08\nf: y\ng: =", "application/yaml", YAML_SCALARS),
+        (b"a: !!bool x", "application/yaml", None),
+        (b'a: !!int ""', "application/yaml", None),
+        (b"", "application/yaml", None),
+        (b"[1]", "application/cbor", None),
     ],
 )
 def test_decode_supports_json_and_yaml_only(body: bytes, content_type: str, expected: Any) -> None:
@@ -54,6 +66,36 @@ def test_decode_supports_json_and_yaml_only(body: bytes, content_type: str, expe
 @given(st.binary(), st.sampled_from(["application/json", "application/yaml", "application/apply-patch+yaml"]))
 def test_decode_object_never_raises(body: bytes, content_type: str) -> None:
     assert decode_object(body, content_type) is None or isinstance(decode_object(body, content_type), dict)
+
+
+Pairs = list[tuple[str, Any]]
+PAIRS: st.SearchStrategy[Pairs] = st.recursive(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers()), max_size=3),
+    lambda inner: st.lists(st.tuples(st.sampled_from("abc"), inner), max_size=3),
+)
+
+
+def text_of(pairs: Pairs | int, is_unique: list[bool]) -> str:
+    """Return the JSON of an object with these keys, and append whether those of each object in it are unique."""
+    if isinstance(pairs, int):
+        return str(pairs)
+    is_unique.append(len({key for key, _ in pairs}) == len(pairs))
+    return "{" + ",".join(f'"{key}":{text_of(value, is_unique)}' for key, value in pairs) + "}"
+
+
+def last_of(pairs: Pairs | int) -> Any:
+    """Return the object with the last value of each key."""
+    return pairs if isinstance(pairs, int) else {key: last_of(value) for key, value in pairs}
+
+
+@given(PAIRS, st.sampled_from(["application/json", "application/yaml"]), st.sampled_from(["", "#\n"]))
+def test_of_duplicate_keys_the_last_counts_unless_keys_must_be_unique(
+    pairs: Pairs, content_type: str, comment: str
+) -> None:
+    is_unique: list[bool] = []
+    body = (text_of(pairs, is_unique) + (comment if "yaml" in content_type else "")).encode()
+    assert decode(body, content_type) == last_of(pairs)
+    assert decode(body, content_type, unique=True) == (last_of(pairs) if all(is_unique) else None)
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"1", b"null", b'"text"'])

@@ -280,9 +280,9 @@ async def test_large_body_is_decoded_outside_event_loop(
 ) -> None:
     decode, threads = bodies.decode, set()
 
-    def recording_decode(body: bytes, content_type: str) -> object:
+    def recording_decode(body: bytes, content_type: str, *, unique: bool = False) -> object:
         threads.add(threading.current_thread().name.partition("_")[0])
-        return decode(body, content_type)
+        return decode(body, content_type, unique=unique)
 
     for module in ("bodies", "writes"):
         monkeypatch.setattr(f"rolecall.runner.proxy.{module}.decode", recording_decode)

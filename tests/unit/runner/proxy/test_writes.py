@@ -81,6 +81,20 @@ async def test_unreadable_body_is_forwarded_unchanged(
     assert (response.status, api_server.last.body) == (400, body)
 
 
+@pytest.mark.parametrize("query", ["", "?fieldValidation=Warn", "?fieldValidation=Strict"])
+@pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
+async def test_api_server_sees_duplicate_keys_only_where_it_rejects_them(
+    run: Run, api_server: ApiServer, query: str, content_type: str
+) -> None:
+    body = b'{"metadata":{"name":"first","name":"cm","ownerReferences":[{"uid":"x"}],"ownerReferences":[]}}'
+    await run.send("POST", CONFIG_MAPS + query, data=body, headers={"Content-Type": content_type})
+    if "Strict" in query:
+        assert api_server.last.body == body
+    else:
+        assert api_server.last.json == {"metadata": {"name": "cm", "ownerReferences": [REFERENCE]}}
+        assert api_server.last.body.count(b"name") == json.dumps(api_server.last.json).count("name")
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -340,6 +354,9 @@ async def test_pending_deletion_is_recorded_as_write(run: Run, api_server: ApiSe
         (b'{"metadata":{"resourceVersion":""}}', APPLY),
         (b'{"metadata":{"resourceVersion":"0"}}', "application/json"),
         ("{}".encode("utf-16"), MERGING),
+        (b'{"metadata":{},"metadata":{}}', MERGING),
+        (b'{"data":{"a":"1","a":"2"}}', "application/json"),
+        (b'[{"op":"remove","op":"test","path":"/data"}]', JSON_PATCH),
     ],
 )
 def test_body_that_cannot_have_precondition_is_unchanged(body: bytes, content_type: str) -> None:
