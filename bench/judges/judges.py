@@ -6,6 +6,7 @@ Each judge works on copies, because targets write next to their files and expect
 import difflib
 import json
 import shutil
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Any, Final
 
 import kubernetes
 import yaml
+from bench import field_projects
 from bench.judges import kubectl_commands
-from bench.judges.runs import MAX_MESSAGE, SDK_NAMESPACE, Case, Setting
+from bench.judges.runs import MAX_MESSAGE, PROGRAMS, SDK_NAMESPACE, Case, Setting
 from bench.judges.verdicts import DIRECT, DocumentedDifference, Outcome
 
 Read = Callable[[Case], Mapping[str, Outcome]]
@@ -37,11 +39,16 @@ _RESULTS: Final = "judge_results"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The cases of a column, what they share, and the project whose operator they expect, if they do."""
+    """The cases of a column, what they share, and the project whose operator they expect, if they do.
+
+    `variables` and `arguments` are those of the operator only.
+    """
 
     cases: list[Case]
     setting: Setting
     project: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    arguments: Sequence[str] = ()
 
 
 Prepare = Callable[[Path, Path, str, Sequence[Path]], Prepared]
@@ -154,7 +161,7 @@ def _util(*, original: bool) -> Prepare:
 def _sdk(name: str) -> Prepare:
     def prepare(checkout: Path, stage: Path, column: str, programs: Sequence[Path]) -> Prepared:
         """Return the task files that the project's scenario "default" includes in its verify.yml."""
-        project = shutil.copytree(checkout / "testdata" / name, stage / name, symlinks=True)
+        project = _project(checkout / "testdata" / name, stage)
         variables = {
             "namespace": SDK_NAMESPACE,
             "config_dir": str(project / "config"),
@@ -166,16 +173,35 @@ def _sdk(name: str) -> Prepare:
             tasks = [{"include_tasks": str(path)}]
             playbook = _write_playbook(stage / path.name, tasks, collections=["kubernetes.core"])
             cases.append(Case(path.stem.removesuffix("_test"), playbook, variables))
-        environment = {"ANSIBLE_ROLES_PATH": str(project / "roles")}
+        environment = {"ANSIBLE_ROLES_PATH": str(project / "roles"), "ANSIBLE_COLLECTIONS_PATH": str(stage)}
         util = checkout.parent / "operator-sdk-ansible-util"
         if column == DIRECT and util.is_dir():  # for the peer, which has no collections of its own
             _collection(util, stage, "operator_sdk.util")
             installed = Path(kubernetes.__file__).parents[1] / "ansible_collections/kubernetes"
             (stage / "ansible_collections/kubernetes").symlink_to(installed)
-            environment["ANSIBLE_COLLECTIONS_PATH"] = str(stage)
-        return Prepared(cases, Setting(environment, programs), project)
+        sample = next(iter(sorted((project / "config/samples").glob("*_v*.yaml"))))
+        manager = field_projects.Case(project, sample).discover()
+        own = {key: value for key, value in manager.variables.items() if key != "WATCH_NAMESPACE"}
+        return Prepared(cases, Setting(environment, programs), project, own, manager.arguments)
 
     return prepare
+
+
+def _project(source: Path, stage: Path) -> Path:
+    """Copy a project of the Operator SDK as its Dockerfile does, with the copy as its home directory."""
+    project = shutil.copytree(source, stage / source.name, symlinks=True)
+    for path in (
+        each for each in project.rglob("*") if each.suffix in (".cfg", ".yaml", ".yml") or each.name == "hosts"
+    ):
+        text = path.read_text().replace("/opt/ansible", str(project))
+        path.write_text(text.replace("/usr/local/bin/python3", sys.executable))
+    if (project / "fixture_collection").is_dir():  # further steps of the Dockerfile of "advanced"
+        _collection(project / "fixture_collection", stage, "operator_sdk.test_fixtures")
+        (project / "pwd.yml").write_text("abc123\n")
+        command = [str(PROGRAMS / "ansible-vault"), "encrypt_string", f"--vault-password-file={project / 'pwd.yml'}"]
+        with (project / "vars.yml").open("wb") as variables:
+            subprocess.run([*command, "thisisatest", "--name", "the_secret"], stdout=variables, check=True)
+    return project
 
 
 def _suite(command: Sequence[str], chdir: Path, environment: Mapping[str, str], playbook: Path) -> Path:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -70,7 +71,7 @@ class Trial:
         chosen = [case for case in prepared.cases if not self._options.case or case.name in self._options.case]
         if not chosen:
             raise CheckoutError(f"{self._judge.name} has no case {' or '.join(self._options.case)}")
-        return Prepared(chosen, prepared.setting, prepared.project)
+        return replace(prepared, cases=chosen)
 
     @contextmanager
     def _column(self, column: str, prepared: Prepared) -> Iterator[Run | None]:
@@ -90,6 +91,8 @@ class Trial:
                     command = [str(self._options.peer.absolute()), "run"]  # its kubeconfigs name the default port
                     programs = (self._options.peer_programs or self._options.peer.parent).absolute()
                     setting = Setting(setting.environment, [programs, *setting.programs])
+                setting = replace(setting, environment={**setting.environment, **prepared.variables})
+                command += prepared.arguments
                 stack.enter_context(project_operator(plane, prepared.project, setting, log, command))
             elif column != DIRECT:
                 started = operator(plane, prepared.cases, prepared.setting, log, [warm, *self._judge.arguments])
