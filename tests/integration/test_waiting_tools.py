@@ -18,10 +18,12 @@ from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.reconcile.status import Status, without_ready_conditions
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.binaries import find_binaries
+from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import EVERY_NAMESPACE, Operator, copy_project
 from tests.integration.songs import manifest, seeds, song
 from tests.integration.test_foo import FOO_MANIFEST, FOREIGN
 from tests.integration.test_foo import NAME as FOO_NAME
+from tests.integration.things import MANIFEST, THING, write_project
 from tests.integration.world import (
     DEPLOYMENT,
     FOO,
@@ -292,6 +294,59 @@ async def test_a_replica_set_keeps_the_status_of_its_controller(world: World, ru
         await seen_until(seen, lambda obj: judge.words([obj]) == ["Current"], "the replicas are available")
     assert story(judge, seen) == ["InProgress", "Current"]
     assert all(condition(obj, kind) == {} for obj in seen for kind in THREE)
+
+
+REPORTS_TEXTS = """
+- name: Boom
+  ansible.builtin.fail: {msg: no more coffee}
+  when: size == 13
+- name: Report
+  ansible.builtin.set_stats:
+    data:
+      is_ready: "{{ size > 2 }}"
+      reason: "{{ 'Enough' if size > 2 else 'TooSmall' }}"
+      message: "{{ size }} of 3"
+    aggregate: false
+"""
+READY_TEXTS = "ready: {value: $.stats.is_ready, reason: $.stats.reason, message: $.stats.message}"
+
+
+async def test_ready_has_the_reported_reason_and_message_across_restarts_and_failures(
+    world: World, thing_operator: Operator, defined: ControlPlane, judge: Judge
+) -> None:
+    operator = thing_operator
+    write_project(operator.directory, REPORTS_TEXTS, READY_TEXTS)
+
+    async def reaches(reason: str, message: str) -> RawObject:
+        return await world.wait_for(
+            THING,
+            "one",
+            lambda obj: (
+                (ready := condition(obj, "Ready")).get("reason") == reason
+                and message in ready["message"]
+                and condition(obj, "Reconciling")["reason"] in ("NotReadyYet", "RunSucceeded", "RunFailed")
+                and ready["observedGeneration"] == metadata_of(obj)["generation"]
+            ),
+        )
+
+    async with recording(world, THING) as seen:
+        await world.create(MANIFEST)
+        operator.start()
+        assert condition(await reaches("TooSmall", "1 of 3"), "Reconciling")["message"] == "1 of 3"
+        assert operator.stop() == 0
+        operator.log_file.unlink()
+        operator.start()
+        await wait_until_ready(operator)
+        await world.patch(THING, "one", {"spec": {"size": 3}})
+        await wait_with_kubectl(world, defined, "things.test.rolecall.dev/one")
+        assert is_true(await reaches("Enough", "3 of 3"), "Ready")
+        await world.patch(THING, "one", {"spec": {"size": 13}})
+        await reaches("RunFailed", "no more coffee")
+        await world.patch(THING, "one", {"spec": {"size": 2}})
+        await reaches("TooSmall", "2 of 3")
+        await seen_until(seen, lambda obj: condition(obj, "Ready").get("message") == "2 of 3", "the last run")
+    # The definition has no default status, so the object counts as finished until the first run.
+    assert story(judge, seen) == ["Current", "InProgress", "Current", "InProgress"]
 
 
 # Helm, which waits by kstatus.

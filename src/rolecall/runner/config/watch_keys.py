@@ -107,6 +107,7 @@ PATH = Type("JSONPath", _text)
 """Not parsed yet."""
 MAPPING = Type("mapping", _mapping)
 """Its keys keep their spelling."""
+PATH_OR_MAPPING: Type[Any] = Type("JSONPath or mapping", lambda value: value)
 LIST = Type("list", _list)
 
 
@@ -164,6 +165,11 @@ FIELDS = Key(
     default_text="every update",
 )
 
+# Keys of `ready`.
+READY_VALUE = Key("value", PATH, "whether the object is ready", default="", is_required=True)
+REASON = Key("reason", PATH, "the reason of `Ready`", default="", default_text="`RunSucceeded` or `NotReadyYet`")
+MESSAGE = Key("message", PATH, "the message of `Ready`", default="", default_text="that of the operator")
+
 # Keys of the entry of a kind.
 RECONCILE_PERIOD: Key[float | None] = Key(
     "reconcilePeriod",
@@ -191,10 +197,11 @@ READY_CONDITIONS: Key[bool | None] = Key(
 )
 READY = Key(
     "ready",
-    PATH,
+    PATH_OR_MAPPING,
     "a JSONPath into the result of a run, such as `$.stats.is_ready`; `Ready` is False until this value is true",
     default="",
     is_ours=True,
+    keys=(READY_VALUE, REASON, MESSAGE),
 )
 STALLED_AFTER: Key[float | None] = Key(
     "stalledAfter",

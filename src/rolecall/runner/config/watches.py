@@ -21,7 +21,7 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config import watch_keys as keys
 from rolecall.runner.config.content import Content, ContentFinder, read_declared
 from rolecall.runner.config.settings import ansible_verbosity, max_concurrent_reconciles
-from rolecall.runner.config.watch_keys import Key
+from rolecall.runner.config.watch_keys import Key, describe_value
 from rolecall.runner.config.yaml_reader import (
     ConfigurationError,
     MappingReader,
@@ -82,7 +82,8 @@ class Watch:
     """One entry of ``watches.yaml``; durations are in seconds, None if the flag decides.
 
     With ``declared``, only these fields of a spec become variables, for each role. ``workers`` (how many objects are
-    reconciled concurrently) and ``verbosity`` come from the environment.
+    reconciled concurrently) and ``verbosity`` come from the environment. ``ready`` has paths into the result of a run:
+    ``value``, and if they were given, ``reason`` and ``message``; it is empty if the entry has no ``ready``.
     """
 
     gvk: GVK
@@ -93,7 +94,7 @@ class Watch:
     max_runner_artifacts: int = keys.MAX_RUNNER_ARTIFACTS.default
     manage_status: bool = keys.MANAGE_STATUS.default
     ready_conditions: bool | None = None
-    ready: FieldPath | None = None
+    ready: Mapping[str, FieldPath] = field(default_factory=dict)
     stalled_after_seconds: float | None = None
     watch_dependent_resources: bool = keys.WATCH_DEPENDENT_RESOURCES.default
     watch_cluster_scoped_resources: bool = keys.WATCH_CLUSTER_SCOPED_RESOURCES.default
@@ -108,7 +109,7 @@ class Watch:
     finalizer: Finalizer | None = None
     triggers: tuple[Trigger, ...] = ()
     sensitive: tuple[JSONPath, ...] = ()
-    status: Mapping[str, JSONPath] = field(default_factory=dict)
+    status: Mapping[str, FieldPath] = field(default_factory=dict)
     workers: int | None = None
     verbosity: int | None = None
 
@@ -255,11 +256,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: dict[tuple[s
         finalizer=finalizer,
         triggers=tuple(_read_triggers(reader)),
         sensitive=tuple(_paths(reader, keys.SENSITIVE, parse_path)),
-        status={
-            name: path
-            for name, text in reader.read(keys.STATUS).items()
-            if (path := _path(reader, f"{keys.STATUS.name}.{name}", parse_path, text))
-        },
+        status=_named_paths(reader, keys.STATUS, reader.read(keys.STATUS)),
         workers=max_concurrent_reconciles(gvk, finder.environment),
         verbosity=ansible_verbosity(gvk, finder.environment),
     )
@@ -274,14 +271,19 @@ def _read_gvk(reader: MappingReader) -> GVK:
     return gvk
 
 
-def _read_ready(reader: MappingReader, *, manage_status: bool, ready_conditions: bool | None) -> FieldPath | None:
-    text = reader.get(keys.READY)
-    if text is None:
-        return None
+def _read_ready(reader: MappingReader, *, manage_status: bool, ready_conditions: bool | None) -> dict[str, FieldPath]:
+    found = reader.get(keys.READY)
+    if found is None:
+        return {}
     if not manage_status or ready_conditions is False:
         switch = keys.READY_CONDITIONS if manage_status else keys.MANAGE_STATUS
         reader.add_error(keys.READY.name, f"has no effect, because {switch.name} is false: remove one of the two")
-    return _path(reader, keys.READY.name, FieldPath.parse, text)
+    nested = reader.nested(keys.READY) if isinstance(found, dict) else None
+    if nested is None:
+        path = _path(reader, keys.READY.name, FieldPath.parse, found)
+        return {keys.READY_VALUE.name: path} if path else {}
+    texts = {key.name: nested.get(key) for key in keys.READY.keys if key.is_required or nested.get(key) is not None}
+    return _named_paths(reader, keys.READY, texts)
 
 
 def _read_selector(reader: MappingReader) -> LabelSelector:
@@ -338,10 +340,16 @@ def _paths(reader: MappingReader, key: Key[Sequence[Any]], parse: Callable[[str]
             yield path
 
 
+def _named_paths(reader: MappingReader, key: Key[Any], texts: Mapping[str, object]) -> dict[str, FieldPath]:
+    """Return the parsed JSONPaths in a mapping; record an error for each invalid one."""
+    paths = {name: _path(reader, f"{key.name}.{name}", FieldPath.parse, text) for name, text in texts.items()}
+    return {name: path for name, path in paths.items() if path}
+
+
 def _path(reader: MappingReader, name: str, parse: Callable[[str], _Path], text: object) -> _Path | None:
     """Return a parsed JSONPath; None, with an error for the key of this name, if it is invalid."""
     if not isinstance(text, str):
-        reader.add_error(name, f"expected a JSONPath, found {text!r}")
+        reader.add_error(name, f"expected a JSONPath, found {describe_value(text)}")
         return None
     try:
         return parse(text)

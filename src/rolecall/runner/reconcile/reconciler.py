@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -45,6 +45,7 @@ from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.status import (
     ReconcileOutcome,
     Status,
+    invalid_texts,
     map_result,
     run_document,
     should_mark_running,
@@ -113,6 +114,8 @@ class Reconciler:
 
     rejected: set[ObjectKey] = field(default_factory=set, init=False)
     """The objects that can't be run as they are: any change of them triggers a reconcile, and nothing else does."""
+
+    _warn_once: Callable[[str], None] = field(default_factory=lambda: cache(logger.warning), init=False)
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Reconcile an object once. Raise CancelledError, or the error of a bug."""
@@ -274,13 +277,18 @@ class Reconciler:
         if self.metrics is not None:
             self.metrics.run_ended(succeeded=summary.is_successful)
         document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
+        path, reported = self.watch.ready.get("value"), map_result(self.watch.ready, document)
+        for name in invalid_texts(reported):
+            self._warn_once(f"The {name} that a run reported for Ready is invalid and ignored; logged once")
+            del reported[name]
         outcome = ReconcileOutcome(
             failure=context.failure,
             counts=summary.counts if summary.completion else None,
             completion=summary.completion,
             mapped=map_result(self.watch.status, document) if context.failure is None else {},
             requests_requeue=context.requests_requeue,
-            unready=unready_reason(self.watch.ready, document) if self.watch.ready else None,
+            unready=unready_reason(path, document, reported.get("message", "")) if path else None,
+            reported=reported,
             written=context.written_conditions,
             is_final=summary.is_final,
         )

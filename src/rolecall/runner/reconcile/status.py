@@ -14,17 +14,19 @@ written a condition if its task ``k8s_status`` did, in this run, or in an earlie
 change only with the outcome of a run, and when a run starts for a generation that has no outcome yet: a run of an
 unchanged generation leaves them as they are, and so does an interrupted run. All three share one reason, and name the
 generation. A condition of these types with another reason belongs to the role or to another controller. The role's
-stays, unless a run has failed and the condition contradicts this. Everything is computed from the old status, so an
-operator that restarts continues where it stopped.
+stays, unless a run has failed and the condition contradicts this. A run can report the reason of ``Ready``: the message
+of ``Stalled`` names it, so that this condition is still known to be the operator's. Everything is computed from the old
+status, so an operator that restarts continues where it stopped.
 """
 
 import copy
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rolecall.kube.jsonpath import FieldPath, values_at
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION
 from rolecall.runner.runs.events import Counts, RunSummary, cut
@@ -49,6 +51,8 @@ _REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, 
 _GO_REASONS = frozenset({IN_PROGRESS, INTERRUPTED, "Successful", "Failed", "Unknown", "", None})
 """The reasons of ``Running``, ``Successful``, and ``Failure``, including those of all releases of the Go runner."""
 
+_REPORTED = "The run reported the reason of Ready: "
+_VALID_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
 _SUCCESS = "The last run succeeded"
 _REQUEUE = "The last run succeeded and requested another run"
 _PAUSE = f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"'
@@ -60,13 +64,18 @@ _VOLATILE = ("ansibleResult", "lastTransitionTime")
 
 @dataclass(frozen=True, slots=True)
 class ConditionContext:
-    """The time of a new status, the generation that it describes, and the conditions that runs have written."""
+    """The time of a new status, the generation that it describes, and the conditions that runs have written.
+
+    ``ready_reason`` is the reason of ``Ready`` that the run has reported, empty for the operator's.
+    """
 
     now: datetime
     generation: int
     written: Sequence[Mapping[str, Any]] = ()
     moves_changed: bool = False
     """Whether a changed condition moves to the end of the list, as in the Go runner."""
+
+    ready_reason: str = ""
 
     @property
     def text(self) -> str:
@@ -129,6 +138,18 @@ def roles_conditions(status: Status, written: Iterable[Mapping[str, Any]]) -> li
 
 def _mention(condition: Mapping[str, Any]) -> str:
     return f"the role set {condition.get('type')}={condition.get('status')} ({condition.get('reason')})"
+
+
+def with_own_reason(status: Status) -> Status:
+    """Return a status whose ``Ready`` has a reason of the operator instead of the one that a run has reported.
+
+    The message of ``Stalled`` contains the latter, so that it identifies a condition of the operator too.
+    """
+    ready, stalled = (condition_of(status, kind) or {} for kind in (READY, STALLED))
+    if not ready or stalled.get("message") != f"{_REPORTED}{ready.get('reason')}":
+        return status
+    own = ready | {"reason": RUN_SUCCEEDED if ready.get("status") == "True" else NOT_READY_YET}
+    return {**status, "conditions": [own if item is ready else item for item in status["conditions"]]}
 
 
 class ConditionList:
@@ -200,7 +221,8 @@ class ReconcileOutcome:
     ``failure`` is None after a success. ``counts`` is None if no play started. ``completion`` is the time of the play
     recap. ``mapped`` has values for fields of the status. A ``remark`` is added to the message of a success. A failure
     ``is_final`` if no retry can help. ``unready`` is why an object is not ready after a success; None if the watch has
-    no ``ready``, empty if the object is ready. ``written`` are the conditions that the run has written.
+    no ``ready``, empty if the object is ready. ``reported`` may have a ``reason`` and a ``message`` for ``Ready``.
+    ``written`` are the conditions that the run has written.
     """
 
     failure: str | None = None
@@ -211,6 +233,7 @@ class ReconcileOutcome:
     requests_requeue: bool = False
     is_final: bool = False
     unready: str | None = None
+    reported: Mapping[str, Any] = field(default_factory=dict)
     written: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -297,12 +320,12 @@ def is_equivalent(old: Status, new: Status) -> bool:
     return _essence(old, like=old) == _essence(new, like=old)
 
 
-def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def map_result(mapping: Mapping[str, FieldPath], document: dict[str, Any]) -> dict[str, Any]:
     """Return the status fields that the mapping finds in the result of a run.
 
     A field whose path has no match is omitted, so its old value stays. Several matches become a list.
     """
-    found = {name: values_at(path, document) for name, path in mapping.items()}
+    found = {name: path.values(document) for name, path in mapping.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
 
 
@@ -316,7 +339,7 @@ def smaller(old: Status, new: Status, rejected: Collection[str]) -> Status:
     ``rejected`` are fields as the API server names them, for example ``status.conditions[2].type``. Messages of the
     operator's conditions are short; if there are too many conditions, only one is added.
     """
-    own = []
+    new, own = with_own_reason(new), []
     for index, item in enumerate(new["conditions"]):
         found = [path for path in rejected if path.startswith(f"status.conditions[{index}]")]
         if is_ours(item) and all(path.endswith(".message") for path in found):
@@ -329,17 +352,27 @@ def smaller(old: Status, new: Status, rejected: Collection[str]) -> Status:
     return {**old, **kept, "conditions": [*others, *own]}
 
 
+def invalid_texts(reported: Mapping[str, Any]) -> list[str]:
+    """Return which of the values that a run has reported for ``Ready`` can't be its ``reason`` or ``message``.
+
+    A reason must be one that Kubernetes accepts, and none of the operator's.
+    """
+    reason, message = reported.get("reason", "Valid"), reported.get("message", "")
+    is_valid = isinstance(reason, str) and _VALID_REASON.fullmatch(reason) and reason not in _REASONS
+    return [name for name, valid in (("reason", is_valid), ("message", isinstance(message, str))) if not valid]
+
+
 _TYPE_NAMES = {int: "number", float: "number", dict: "object", list: "array", type(None): "null"}
 
 
-def unready_reason(path: FieldPath, document: Mapping[str, Any]) -> str:
+def unready_reason(path: FieldPath, document: dict[str, Any], message: str = "") -> str:
     """Return why an object isn't ready, empty if it is: each value at the path must be true.
 
     A template often turns a boolean into a string, so the strings "true" and "false" count, in any case. Any other
     value is a mistake: the object isn't ready. The reason names its type only, because the value may be a secret, or
-    another one in each run.
+    another one in each run. ``message`` is that of the run for the value false.
     """
-    values = path.values(dict(document))
+    values = path.values(document)
     if not values:
         return f"The run succeeded, but reported no value at {path.text}"
     for value in values:
@@ -348,7 +381,7 @@ def unready_reason(path: FieldPath, document: Mapping[str, Any]) -> str:
             name = _TYPE_NAMES.get(type(value), "string")
             return f"The run succeeded, but the value at {path.text} is neither true nor false: its type is {name}"
         if found == "false":
-            return f"The run succeeded, but {path.text} is false"
+            return message or f"The run succeeded, but {path.text} is false"
     return ""
 
 
@@ -409,7 +442,7 @@ class Readiness:
 
         They are always off for built-in kinds, whose conditions other programs act on.
         """
-        is_on = default or watch.ready is not None if watch.ready_conditions is None else watch.ready_conditions
+        is_on = default or bool(watch.ready) if watch.ready_conditions is None else watch.ready_conditions
         seconds = watch.stalled_after_seconds
         is_on = is_on and not watch.gvk.is_built_in
         return cls(is_on, STALLED_AFTER if seconds is None else timedelta(seconds=seconds))
@@ -425,7 +458,7 @@ class Readiness:
         is_current = bool(ready) if observed is None else observed == context.generation
         if is_current and ready.get("reason") != RUNS_PAUSED:
             return new
-        message = "The run is in progress"
+        new, message = with_own_reason(new), "The run is in progress"
         return _with_ready(new, context, RUN_IN_PROGRESS, ("Unknown", "True", "False"), (message, message, ""))
 
     def while_paused(self, old: Status, context: ConditionContext) -> Status:
@@ -439,6 +472,7 @@ class Readiness:
 
     def after_run(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
         """Return the status after a run, or after a reconcile that failed before it."""
+        old = with_own_reason(old)
         written = roles_conditions(old, outcome.written)
         mentions = [_mention(item) for item in written if self.is_on and item.get("type") in _TYPES]
         outcome = replace(outcome, remark="; ".join(filter(None, (outcome.remark, *mentions))))
@@ -450,11 +484,14 @@ class Readiness:
             return _with_ready(new, context, RUN_FAILED, ("False", "False", "True"), (failure, "", failure))
         if failure is not None:
             return _with_ready(new, context, RUN_FAILED, ("False", "True", "False"), (failure, _RETRY + failure, ""))
+        is_known = not any(_is_foreign(condition_of(old, kind)) for kind in (READY, STALLED))
+        reason, message = outcome.reported.get("reason", "") if is_known else "", outcome.reported.get("message")
+        context, mark = replace(context, ready_reason=reason), reason and _REPORTED + reason
         if unready:
-            return _with_ready(new, context, NOT_READY_YET, ("False", "True", "False"), (unready, unready, ""))
+            return _with_ready(new, context, NOT_READY_YET, ("False", "True", "False"), (unready, unready, mark))
         if unready is None and outcome.requests_requeue and not _is_foreign(condition_of(old, READY)):
             return _with_ready(new, context, RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE, ""))
-        return _with_ready(new, context, RUN_SUCCEEDED, ("True", "False", "False"), (_SUCCESS, "", ""))
+        return _with_ready(new, context, RUN_SUCCEEDED, ("True", "False", "False"), (message or _SUCCESS, "", mark))
 
     def after_interruption(self, old: Status, before: Status, message: str, context: ConditionContext) -> Status:
         """Return the status after an interrupted run; ``before`` is the status from before the run."""
@@ -463,7 +500,7 @@ class Readiness:
 
     def _has_stalled(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> bool:
         """Return whether no further retry is expected to help a failed object; only this method decides it."""
-        was_stalled = _is_true(old, STALLED)
+        was_stalled = (condition_of(old, STALLED) or {}).get("status") == "True"
         if outcome.is_final or not self.stalled_after or (was_stalled and _is_foreign(condition_of(old, STALLED))):
             return True
         # Only failures of the same generation count.
@@ -491,12 +528,14 @@ def _with_ready(new: Status, context: ConditionContext, reason: str, values: Tex
         if not _is_foreign(found) or (reason == RUN_FAILED and found is not None and found.get("status") != value):
             conditions.put(kind, value, reason, cut(message))
             conditions.observe(kind)
+    if context.ready_reason and (ready := condition_of({"conditions": conditions.items}, READY)):
+        ready["reason"] = context.ready_reason
     return {**new, "conditions": conditions.items}
 
 
 def without_ready_conditions(status: Status) -> Status:
     """Return a status without those of the three conditions that the operator has written."""
-    found = status.get("conditions")
+    found = with_own_reason(status).get("conditions")
     if not isinstance(found, list):
         return status
     kept = [item for item in found if not (is_ours(item) and item["type"] in _TYPES)]
@@ -506,7 +545,3 @@ def without_ready_conditions(status: Status) -> Status:
 def _is_foreign(condition: dict[str, Any] | None) -> bool:
     """Return whether a role or another controller has written a condition."""
     return bool(condition) and not is_ours(condition)
-
-
-def _is_true(status: Status, kind: str) -> bool:
-    return (condition_of(status, kind) or {}).get("status") == "True"

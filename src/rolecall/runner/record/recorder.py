@@ -196,13 +196,13 @@ def entry_of(watch: Watch, *, mark_unsafe: bool) -> dict[str, Any]:
         **_content(watch.content),
         "vars": dict(watch.variables),
         "manageStatus": watch.manage_status,
-        "ready": watch.ready.text if watch.ready else None,
+        "ready": {name: path.text for name, path in watch.ready.items()},
         "snakeCaseParameters": watch.snake_case_parameters,
         "markUnsafe": watch.marks_unsafe(default=mark_unsafe),
         "allowVariables": sorted(watch.allow_variables),
         "finalizer": finalizer
         and {"name": finalizer.name, **_content(finalizer.content), "vars": dict(finalizer.variables)},
-        "status": {name: str(path) for name, path in watch.status.items()},
+        "status": {name: path.text for name, path in watch.status.items()},
     }
 
 

@@ -16,7 +16,19 @@ from rolecall.kube.quantities import PART
 from rolecall.kube.selectors import WITH_VALUES, WITHOUT_VALUES
 from rolecall.runner.config import watch_keys as keys
 from rolecall.runner.config.content import DECLARED
-from rolecall.runner.config.watch_keys import BOOLEAN, BOOLEANS, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
+from rolecall.runner.config.watch_keys import (
+    BOOLEAN,
+    BOOLEANS,
+    DURATION,
+    INTEGER,
+    LIST,
+    MAPPING,
+    PATH,
+    PATH_OR_MAPPING,
+    TEXT,
+    Key,
+    Type,
+)
 
 Schema = dict[str, Any]
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
@@ -41,6 +53,7 @@ def _spelled(words: Iterable[str]) -> Schema:
 _OF_TYPES: Final[Mapping[Type[Any], Schema]] = {
     TEXT: _SCALAR,
     PATH: _SCALAR,
+    PATH_OR_MAPPING: {"type": ["string", "object", "null"]},
     BOOLEAN: {
         "anyOf": [
             {"type": ["boolean", "null"]},
@@ -58,7 +71,9 @@ _FILLED: Final[Schema] = {"not": {"enum": ["", 0, False, None]}}
 
 _TEXTS: Final[Schema] = {"items": {"type": "string"}}
 _OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
-    keys.READY: {"type": ["string", "null"]},
+    keys.READY_VALUE: {"type": ["string", "null"]},
+    keys.REASON: {"type": ["string", "null"]},
+    keys.MESSAGE: {"type": ["string", "null"]},
     keys.VARIABLES: {"enum": [keys.VARIABLES.default, DECLARED, None]},
     keys.MATCH_LABELS: {"additionalProperties": {"type": "string"}},
     keys.EXPRESSION_KEY: {"type": "string"},
@@ -109,7 +124,7 @@ def _of_key(key: Key[Any]) -> Schema:
         found["items"] = _of_mapping(key.keys, _rule_of_items(key))
     elif key.keys:
         nested = _of_mapping(key.keys, _rule_of_finalizer() if key is keys.FINALIZER else None)
-        found |= {**nested, "type": ["object", "null"]}
+        found |= {**nested, "type": found["type"]}
     return found
 
 
@@ -137,7 +152,7 @@ def _rule_of_finalizer() -> Schema:
 def _rule_of_ready() -> Schema:
     is_on: Schema = {"not": {"anyOf": [{"const": False}, _spelled(_FALSE)]}}
     switches = {key.name: is_on for key in (keys.MANAGE_STATUS, keys.READY_CONDITIONS)}
-    return {"if": _with(keys.READY, {"type": "string"}), "then": {"properties": switches}}
+    return {"if": _with(keys.READY, {"type": ["string", "object"]}), "then": {"properties": switches}}
 
 
 def _any_filled(*declared: Key[Any]) -> Schema:

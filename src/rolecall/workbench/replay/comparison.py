@@ -22,6 +22,7 @@ from rolecall.runner.reconcile.status import (
     Status,
     condition_of,
     is_equivalent,
+    with_own_reason,
     without_ready_conditions,
 )
 from rolecall.runner.record.reader import Line, StoredRecord
@@ -327,4 +328,4 @@ def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[d
 
 def _has_readiness(status: Status | None) -> bool:
     """Return whether the operator's ``Ready`` reports if an object is ready after a success."""
-    return (condition_of(status or {}, READY) or {}).get("reason") in (RUN_SUCCEEDED, NOT_READY_YET)
+    return (condition_of(with_own_reason(status or {}), READY) or {}).get("reason") in (RUN_SUCCEEDED, NOT_READY_YET)

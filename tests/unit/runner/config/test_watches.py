@@ -151,6 +151,10 @@ def test_unknown_keys_are_logged_and_ignored(directory: Path) -> None:
             "key finalizer.rol (line 5): unknown key (ignored); did you mean 'role'?",
         ),
         (
+            "ready: {value: $.a, reasons: $.b}",
+            "key ready.reasons (line 5): unknown key (ignored); did you mean 'reason'?",
+        ),
+        (
             "blacklist: [{version: v1, kind: Pod, name: x}]",
             "key blacklist[0].name (line 5): unknown key (ignored)",
         ),
@@ -307,20 +311,35 @@ def test_trigger_with_owner_false_is_rejected(directory: Path, text: str) -> Non
 def test_status_mapping_keeps_the_spelling_of_its_fields(directory: Path) -> None:
     watch = load_entry(directory, "  status: {readyPods: $.stats.ready}\n")
     assert list(watch.status) == ["readyPods"]
-    assert [match.value for match in watch.status["readyPods"].find({"stats": {"ready": 2}})] == [2]
+    assert watch.status["readyPods"].values({"stats": {"ready": 2}}) == [2]
 
 
 def test_ready_is_a_jsonpath(directory: Path) -> None:
     ready = load_entry(directory, "  ready: $.stats.is_ready\n").ready
-    assert ready is not None
-    assert ready.values({"stats": {"is_ready": False}}) == [False]
+    assert ready["value"].values({"stats": {"is_ready": False}}) == [False]
+    assert list(ready) == ["value"]
+
+
+@pytest.mark.parametrize(
+    "names", [["value"], ["value", "reason"], ["value", "message"], ["value", "reason", "message"]]
+)
+def test_ready_has_a_reason_and_a_message(directory: Path, names: list[str]) -> None:
+    keys = "".join(f"    {name.title()}: $.stats.{name}\n" for name in names)
+    ready = load_entry(directory, f"  ready:\n{keys}").ready
+    assert {name: path.values({"stats": {name: 1}}) for name, path in ready.items()} == {name: [1] for name in names}
 
 
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
         ("  ready: $.stats..\n", r"key ready \(line 5\): not a JSONPath: '\$.stats..'"),
-        ("  ready: true\n", r"key ready \(line 5\): expected a JSONPath, found True"),
+        ("  ready: true\n", r"key ready \(line 5\): expected a JSONPath, found bool True"),
+        ("  ready: [$.a]\n", r"key ready \(line 5\): expected a JSONPath, found a list"),
+        ("  ready: {}\n", r"key ready.value \(line 5\): expected a JSONPath, found nothing"),
+        ("  ready:\n    reason: $.a\n", r"key ready.value \(line 5\): expected a JSONPath, found nothing"),
+        ("  ready:\n    value: $.a\n    reason: 3\n", r"key ready.reason \(line 7\): expected a JSONPath, found int 3"),
+        ("  ready:\n    value: $.a\n    message: $..\n", r"key ready.message \(line 7\): not a JSONPath: '\$..'"),
+        ("  manageStatus: no\n  ready: {value: $.a}\n", r"ready \(line 6\): has no effect, because manageStatus"),
         ("  manageStatus: no\n  ready: $.a\n", r"ready \(line 6\): has no effect, because manageStatus is false"),
         ("  ready: $.a\n  readyConditions: off\n", r"ready \(line 5\): has no effect, because readyConditions is"),
     ],

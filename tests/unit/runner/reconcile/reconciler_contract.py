@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.kube.errors import NotFoundError
-from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import generation_of, has_finalizer
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.reconcile.status import ReconcileOutcome
@@ -117,7 +117,7 @@ class ReconcilerContract:
         self, world: World, tmp_path: Path
     ) -> None:
         """The conditions are written all the same."""
-        rig = make_rig(world, tmp_path, status={"small": parse_path("$.resource.spec.size")})
+        rig = make_rig(world, tmp_path, status={"small": FieldPath.parse("$.resource.spec.size")})
         await world.create(MANIFEST.replace("size: 1", "size: 11"))
         await rig.reconcile()
         thing = await rig.thing()
@@ -140,7 +140,7 @@ class ReconcilerContract:
 
     async def test_non_finite_number_is_omitted(self, world: World, tmp_path: Path) -> None:
         """The API server answers such a status with 400."""
-        paths = {name: parse_path(f"$.stats.{name}") for name in ("ratio", "small")}
+        paths = {name: FieldPath.parse(f"$.stats.{name}") for name in ("ratio", "small")}
         rig = make_rig(world, tmp_path, status=paths)
         rig.runner.outcome = replace(SUCCESS, stats={"ratio": math.nan, "small": 1})
         await world.create(MANIFEST)
@@ -152,7 +152,7 @@ class ReconcilerContract:
 
     async def test_mapped_value_is_in_the_status(self, world: World, tmp_path: Path) -> None:
         """A path into the object gives the field its value."""
-        rig = make_rig(world, tmp_path, status={"small": parse_path("$.resource.spec.size")})
+        rig = make_rig(world, tmp_path, status={"small": FieldPath.parse("$.resource.spec.size")})
         await world.create(MANIFEST)
         await rig.reconcile()
         assert (await rig.thing())["status"]["small"] == 1

@@ -21,7 +21,7 @@ from rolecall.kube.errors import (
     UnreachableError,
     UnreadableError,
 )
-from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
@@ -522,7 +522,7 @@ async def test_kind_without_status_subresource_runs_with_a_warning(rig: Rig, clu
 async def test_mapping_document_has_stats_resource_and_run(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     paths = {"pods": "$.stats.pods", "size": "$.resource.spec.size", "took": "$.run.durationSeconds", "ok": "$.run.ok"}
-    rig = make_rig(world, tmp_path, status={name: parse_path(path) for name, path in paths.items()})
+    rig = make_rig(world, tmp_path, status={name: FieldPath.parse(path) for name, path in paths.items()})
     rig.runner.outcome = replace(SUCCESS, stats={"pods": 4}, duration_seconds=0.12345)
     await rig.reconcile()
     status = (await rig.thing())["status"]
@@ -802,6 +802,39 @@ async def test_ready_conditions_cause_no_write(
     without = await _writes_of(history, world, cluster, tmp_path / "without", ready=False)
     cluster.objects().clear()
     assert await _writes_of(history, world, cluster, tmp_path / "with", ready=True) == without
+
+
+async def test_invalid_reason_of_ready_is_logged_once_without_its_value(world: World, tmp_path: Path) -> None:
+    paths = {name: FieldPath.parse(f"$.stats.{name}") for name in ("value", "reason", "message")}
+    rig = make_rig(world, tmp_path, ready_conditions=True, ready=paths)
+    await world.create(MANIFEST)
+    stats = {"value": False, "reason": "pass word", "message": "1 of 2 pods"}
+    rig.runner.outcome = replace(SUCCESS, stats=stats)
+    with capture_logs() as logs:
+        await rig.reconcile()
+        await rig.reconcile()
+    (line,) = [line for line in logs if line["log_level"] == "warning"]
+    assert "reason that a run reported for Ready" in line["event"]
+    assert "pass word" not in str(logs)
+    assert (await rig.conditions())["Ready"] == ("False", "NotReadyYet", "1 of 2 pods")
+    rig.runner.outcome = replace(SUCCESS, stats=stats | {"reason": "Waiting"})
+    await rig.reconcile()
+    assert (await rig.conditions())["Ready"] == ("False", "Waiting", "1 of 2 pods")
+
+
+async def test_ready_with_a_reported_reason_causes_no_further_write(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    paths = {name: FieldPath.parse(f"$.stats.{name}") for name in ("value", "reason", "message")}
+    rig = make_rig(world, tmp_path, ready_conditions=True, ready=paths)
+    await world.create(MANIFEST)
+    stats = {"value": True, "reason": "Served", "message": "2 of 2 pods"}
+    rig.runner.outcome = replace(SUCCESS, stats=stats, completion="2999-01-01T00:00:00+00:00")
+    await rig.reconcile()
+    assert (await rig.conditions())["Ready"] == ("True", "Served", "2 of 2 pods")
+    cluster.writes.clear()
+    await rig.reconcile()
+    assert cluster.writes == []
 
 
 async def test_end_of_requested_requeues_is_one_write(world: World, cluster: FakeCluster, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from ansible_collections.rolecall.util.plugins.module_utils.status import merge_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.kube.jsonpath import FieldPath, parse_path
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
@@ -22,6 +22,7 @@ from rolecall.runner.reconcile.status import (
     Status,
     condition_of,
     finished,
+    invalid_texts,
     is_ours,
     map_result,
     parse_time,
@@ -324,13 +325,17 @@ def test_time_without_zone_is_utc() -> None:
 
 
 def test_mapping_has_values_at_its_paths() -> None:
-    mapping = {"one": parse_path("$.stats.a"), "all": parse_path("$.stats.list[*]"), "none": parse_path("$.stats.x")}
+    mapping = {
+        "one": FieldPath.parse("$.stats.a"),
+        "all": FieldPath.parse("$.stats.list[*]"),
+        "none": FieldPath.parse("$.stats.x"),
+    }
     document = {"stats": {"a": 0, "list": [1, 2]}}
     assert map_result(mapping, document) == {"one": 0, "all": [1, 2]}
 
 
 def test_mapped_null_is_a_value() -> None:
-    assert map_result({"gone": parse_path("$.stats.a")}, {"stats": {"a": None}}) == {"gone": None}
+    assert map_result({"gone": FieldPath.parse("$.stats.a")}, {"stats": {"a": None}}) == {"gone": None}
 
 
 def test_condition_is_found_by_type() -> None:
@@ -410,6 +415,25 @@ NO_BOOLEAN = "The run succeeded, but the value at $.stats.pods[*].is_ready is ne
 def test_object_is_ready_if_each_value_at_the_path_is_true(values: list[Any], reason: str) -> None:
     document = {"stats": {"pods": [{"is_ready": value} for value in values]}}
     assert unready_reason(FieldPath.parse("$.stats.pods[*].is_ready"), document) == reason
+    own = "2 of 3 pods are ready" if reason == IS_FALSE else reason
+    assert unready_reason(FieldPath.parse("$.stats.pods[*].is_ready"), document, "2 of 3 pods are ready") == own
+
+
+@pytest.mark.parametrize(
+    "reason", ["", "Two words", "9lives", "_A", "Ends:", "A,", "Ä", "A\n", "A" * 1025, "RunsPaused", 3, None, ["A"], {}]
+)
+def test_invalid_reason_is_ignored(reason: object) -> None:
+    assert invalid_texts({"value": False, "reason": reason, "message": "m"}) == ["reason"]
+
+
+@pytest.mark.parametrize("reason", ["A", "z", "WaitingForPods", "a_b,c:d9", "A_", "A" * 1024])
+def test_valid_reason_is_used(reason: str) -> None:
+    assert invalid_texts({"value": True, "reason": reason}) == []
+
+
+@pytest.mark.parametrize("message", [None, 3, True, ["a"]])
+def test_message_must_be_a_string(message: object) -> None:
+    assert invalid_texts({"message": message}) == ["message"]
 
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -477,6 +501,8 @@ OUTCOMES = {
     "unready-requeue": replace(NOT_READY, requests_requeue=True),
     "ready": READY_NOW,
     "ready-requeue": replace(READY_NOW, requests_requeue=True),
+    "waiting": replace(NOT_READY, unready="1 of 2 pods", reported={"reason": "Waiting", "message": "1 of 2 pods"}),
+    "served": replace(READY_NOW, reported={"reason": "Served", "message": "2 of 2 pods"}),
 }
 
 
@@ -531,6 +557,15 @@ def after(steps: str, status: Status | None = None, readiness: Readiness = ON) -
         ("ready unready@1", UNREADY),
         ("unready failure@600 failure@601", RETRIED),
         ("unready failure@600 failure@630", STALLED),
+        # A reason that a run has reported doesn't outlive the next outcome or generation.
+        ("waiting unready@1", UNREADY),
+        ("waiting ready@1", DONE),
+        ("served waiting@1 run@2 ready@3", DONE),
+        ("waiting run@1/2", IN_PROGRESS),
+        ("served run@1/2", IN_PROGRESS),
+        ("waiting failure@1", RETRIED),
+        ("served failure@1 failure@31", STALLED),
+        ("waiting failure@600 failure@601", RETRIED),
         # A pause keeps the outcome of the last run.
         ("pause", PAUSED),
         ("pause run@1", IN_PROGRESS),
@@ -557,6 +592,8 @@ def test_stalled_after_zero_stalls_at_the_first_failure() -> None:
         ("success", "success@60"),
         ("run requeue@1", "requeue@2"),
         ("unready", "unready@60"),
+        ("waiting", "waiting@60"),
+        ("served", "served@60"),
         ("success pause@1", "pause@2/2"),
     ],
 )
@@ -571,6 +608,54 @@ def test_messages_have_the_failure() -> None:
     message = (condition_of(retried, "Reconciling") or {})["message"]
     assert message == "The last run failed and is retried: Task 'Boom': no"
     assert (condition_of(stalled, "Stalled") or {})["message"] == "Task 'Boom': no"
+
+
+@pytest.mark.parametrize(
+    "steps", ["{}", "unready {}@1", "waiting served@1 {}@2", "{} run@1", "{} pause@1", "failure {}@1"]
+)
+@pytest.mark.parametrize(("name", "value"), [("waiting", "False"), ("served", "True")])
+def test_ready_has_the_reason_and_message_of_the_run(steps: str, name: str, value: str) -> None:
+    status = after(steps.format(name))
+    ready, reconciling = (condition_of(status, kind) or {} for kind in ("Ready", "Reconciling"))
+    assert ready["observedGeneration"] == reconciling["observedGeneration"] == 1
+    texts = OUTCOMES[name].reported
+    assert (ready["status"], ready["reason"], ready["message"]) == (value, texts["reason"], texts["message"])
+    assert reconciling["reason"] == ("NotReadyYet" if name == "waiting" else "RunSucceeded")
+    assert reconciling["message"] == ("1 of 2 pods" if name == "waiting" else "")
+
+
+def test_reported_reason_changes_no_transition_time() -> None:
+    status = after("unready waiting@9 run@10 unready@11 waiting@12")
+    assert (condition_of(status, "Ready") or {})["lastTransitionTime"] == START_TEXT
+
+
+@pytest.mark.parametrize("kind", ["Ready", "Stalled"])
+def test_reported_reason_is_ignored_next_to_a_condition_of_the_role(kind: str) -> None:
+    status = after("waiting@1 waiting@2", role_says({}, kind, "False"))
+    found = {item["type"]: item["reason"] for item in status["conditions"]}
+    assert found[kind] == "Mine"
+    assert found["Ready"] in ("Mine", "NotReadyYet")
+    assert three(after("ready@3", {**status, "conditions": [c for c in status["conditions"] if c["reason"] != "Mine"]}))
+
+
+@pytest.mark.parametrize("steps", ["success", "run/2", "pause", "failure"])
+def test_ready_with_a_reported_reason_is_removed_when_conditions_are_off(steps: str) -> None:
+    status = after(steps, after("waiting"), OFF)
+    assert not {"Ready", "Reconciling", "Stalled"} & {item["type"] for item in status["conditions"]}
+
+
+def test_smaller_status_has_the_operators_reason() -> None:
+    long = {"reason": "W" * 1000, "message": "m" * 1000}
+    new = end({}, replace(NOT_READY, unready="m" * 1000, reported=long), at(5))
+    found = smaller({}, new, ["status.conditions[3].message"])
+    ready = condition_of(found, "Ready") or {}
+    assert (ready["reason"], len(ready["message"].encode())) == ("NotReadyYet", 256)
+    assert three(after("ready@9", found)) == DONE
+
+
+def test_long_reported_message_is_cut() -> None:
+    status = end({}, replace(READY_NOW, reported={"message": "é" * 2000}), at(5))
+    assert len((condition_of(status, "Ready") or {})["message"].encode()) <= 2048
 
 
 def test_success_is_written_as_a_whole_condition() -> None:
@@ -833,7 +918,7 @@ def test_invalid_conditions_are_not_removed(found: object) -> None:
         ({}, False, Readiness(is_on=False)),
         ({"ready_conditions": False}, True, Readiness(is_on=False)),
         ({"ready_conditions": True}, False, Readiness(is_on=True)),
-        ({"ready": FieldPath.parse("$.stats.is_ready")}, False, Readiness(is_on=True)),
+        ({"ready": {"value": FieldPath.parse("$.stats.is_ready")}}, False, Readiness(is_on=True)),
         ({"stalled_after_seconds": 0.0}, True, Readiness(is_on=True, stalled_after=timedelta(0))),
         ({"stalled_after_seconds": 90.0}, True, Readiness(is_on=True, stalled_after=timedelta(seconds=90))),
     ],

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
@@ -107,5 +107,5 @@ def test_dropped_fields_of_conditions_and_of_the_status_are_reported() -> None:
     del condition["properties"]["message"], condition["required"]
     [text] = messages(status)
     assert "drops fields of the conditions of Thing: the CRD's schema lacks message" in text
-    mapped = Watch(WATCH.gvk, WATCH.content, status={"ready": parse_path("$.x")})
+    mapped = Watch(WATCH.gvk, WATCH.content, status={"ready": FieldPath.parse("$.x")})
     assert any("drops status.ready of Thing" in each for each in messages(with_conditions(), mapped))

@@ -9,7 +9,7 @@ installed in Ansible's environment.
 from collections.abc import Callable
 from typing import Any
 
-from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK
 from rolecall.runner.reconcile.status import map_result
 from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
@@ -41,7 +41,7 @@ def role_variables(obj: Object, watch: Object) -> Object:
 
 def mapped_status(obj: Object, watch: Object, stats: Object) -> Object:
     """Return the status fields that the operator maps from the role's ``set_stats``."""
-    mapping = {name: parse_path(path) for name, path in (watch.get("status") or {}).items()}
+    mapping = {name: FieldPath.parse(path) for name, path in (watch.get("status") or {}).items()}
     generation = obj["metadata"].get("generation")
     observed = {} if generation is None else {"observedGeneration": generation}
     return {**map_result(mapping, {"stats": stats, "resource": obj}), **observed}
