@@ -123,7 +123,7 @@ HANDLES_ERRORS = """
 - name: Check the failures
   ansible.builtin.assert:
     that:
-      - missing.msg is match('Failed to retrieve requested object')
+      - missing.msg == 'Failed to retrieve requested object'
       - missing.error.status == 404
       - missing.error.reason == 'Not Found'
       - "'missing' in missing.error.body | string"

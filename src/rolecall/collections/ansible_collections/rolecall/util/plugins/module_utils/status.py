@@ -21,10 +21,11 @@ Condition = dict[str, Any]
 def merge_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -> dict[str, Any]:
     """Return the new status for the old one and the module's parameters; ``now`` is a time in RFC 3339 format.
 
-    Raise ValueError for invalid conditions.
+    Options of a condition that are None were omitted. Raise ValueError for conditions in both parameters.
     """
     fields = dict(parameters["status"] or {})
-    if conditions := checked_conditions(parameters["conditions"] or []):
+    given = parameters["conditions"] or ()
+    if conditions := [{key: value for key, value in each.items() if value is not None} for each in given]:
         if fields.get("conditions"):
             raise ValueError("You cannot specify conditions in both the 'status' and 'conditions' parameters")
         fields["conditions"] = conditions
@@ -40,17 +41,14 @@ def merge_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -
     return merge_patch(old, fields)
 
 
-def checked_conditions(conditions: Iterable[Condition]) -> list[Condition]:
-    """Return the conditions without omitted options. Raise ValueError for an invalid reason or time."""
-    checked = [{key: value for key, value in each.items() if value is not None} for each in conditions]
-    for condition in checked:
-        where = f"condition {condition['type']!r}"
-        if "reason" in condition and not REASON.fullmatch(condition["reason"]):
-            raise ValueError(f"{where}: expected one word in CamelCase as reason, found {condition['reason']!r}")
-        for key in TIMES:
-            if key in condition and not TIME.fullmatch(condition[key]):
-                raise ValueError(f"{where}: expected a time in RFC 3339 format as {key}, found {condition[key]!r}")
-    return checked
+def invalid_in(condition: Condition) -> str:
+    """Return what is wrong with a condition in the words of ``operator_sdk.util``, empty if nothing is."""
+    if condition.get("reason") and not REASON.fullmatch(condition["reason"]):
+        return "Condition 'reason' must be a single, CamelCase word"
+    for key in TIMES:
+        if condition.get(key) and not TIME.fullmatch(condition[key]):
+            return f"'{key}' must be an RFC3339 compliant datetime string"
+    return ""
 
 
 def merge_conditions(old: Iterable[Condition], wanted: Iterable[Condition], now: str) -> list[Condition]:

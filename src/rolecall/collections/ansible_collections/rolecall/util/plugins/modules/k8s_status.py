@@ -101,9 +101,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 error:
-  description: The response of the API server with the keys C(status), C(reason), and C(body), or the invalid condition.
+  description:
+    - The response of the API server with the keys C(status), C(reason), and C(body), or what is wrong with a condition.
+    - Messages and errors are those of C(operator_sdk.util.k8s_status), because roles compare them.
   returned: failure
   type: raw
+condition:
+  description: The invalid condition.
+  returned: failure because of a condition
+  type: dict
 result:
   description: The object after the write, or the current object if nothing was written.
   returned: success
@@ -118,7 +124,7 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
-from ansible_collections.rolecall.util.plugins.module_utils.status import merge_status
+from ansible_collections.rolecall.util.plugins.module_utils.status import invalid_in, merge_status
 
 try:
     from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, ResourceNotFoundError
@@ -150,11 +156,11 @@ ARGUMENTS = {
 
 
 class StatusError(Exception):
-    """A failure; ``error`` are the details that the task returns, None for none."""
+    """A failure; ``details`` are the further results of the task."""
 
-    def __init__(self, message: str, error: Any = None) -> None:
+    def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
-        self.error = error
+        self.details = details
 
 
 def response_of(error: Any) -> dict[str, Any]:
@@ -163,8 +169,8 @@ def response_of(error: Any) -> dict[str, Any]:
     return {"status": error.status, "reason": error.reason, "body": body}
 
 
-def write(module: Any, client: Any) -> dict[str, Any]:
-    """Write the merged status of the object; merge again and retry after a conflict. Raise StatusError."""
+def find_resource(module: Any, client: Any) -> Any:
+    """Return the API resource of the kind, which has a status. Raise StatusError."""
     kind, api_version = module.params["kind"], module.params["api_version"]
     try:
         resource = client.resource(kind, api_version)
@@ -173,18 +179,26 @@ def write(module: Any, client: Any) -> dict[str, Any]:
         raise StatusError(f"Failed to find exact match for {api_version}.{kind} by {matched}") from error
     if "status" not in (resource.subresources or ()):
         raise StatusError(f"Resource {api_version}.{resource.kind} does not support the status subresource")
+    return resource
+
+
+def write(module: Any, client: Any) -> dict[str, Any]:
+    """Write the merged status of the object; merge again and retry after a conflict. Raise StatusError."""
+    for each in module.params["conditions"] or ():
+        if error := invalid_in(each):
+            raise StatusError("The specified conditions failed to validate", error=error, condition=each)
+    resource = find_resource(module, client)
     where = {"name": module.params["name"], "namespace": module.params["namespace"]}
     for attempt in range(1, ATTEMPTS + 1):
         try:
             found = client.get(resource, **where).to_dict()
         except DynamicApiError as error:
-            text = f"Failed to retrieve requested object: {error.summary()}"
-            raise StatusError(text, response_of(error)) from error
+            raise StatusError("Failed to retrieve requested object", error=response_of(error)) from error
         old = found.get("status") or {}
         try:
             status = merge_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         except ValueError as error:
-            raise StatusError(f"The specified conditions failed to validate: {error}", str(error)) from error
+            raise StatusError(str(error)) from error
         changed = status != old
         wanted = {**found, "status": status}
         if not changed or module.check_mode:
@@ -193,7 +207,8 @@ def write(module: Any, client: Any) -> dict[str, Any]:
             return {"changed": True, "result": resource.status.replace(body=wanted, **where).to_dict()}
         except DynamicApiError as error:
             if not isinstance(error, ConflictError) or attempt == ATTEMPTS:
-                raise StatusError(f"Failed to replace status: {error.summary()}", response_of(error)) from error
+                text = f"Failed to replace status: {error.summary()}"
+                raise StatusError(text, error=response_of(error)) from error
     raise AssertionError("unreachable")
 
 
@@ -205,7 +220,7 @@ def main() -> None:
     except CoreException as error:
         module.fail_from_exception(error)
     except StatusError as error:
-        module.fail_json(msg=str(error), **({} if error.error is None else {"error": error.error}))
+        module.fail_json(msg=str(error), **error.details)
 
 
 if __name__ == "__main__":
