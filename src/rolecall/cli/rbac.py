@@ -1,10 +1,12 @@
 """``rolecall rbac``: writes the RBAC rules that an operator needs, or compares them with those that it has.
 
-Without ``--compare`` the exit code is 0. With it, 0 means that the rules are equal, 2 that they differ. 1 means that
-the rules can't be determined; one line on standard error gives the reason. 64 means an invalid command line.
+Without ``--compare`` and ``--write`` the exit code is 0. With ``--compare``, 0 means that the rules are equal, 2 that
+they differ; with ``--write``, 2 means that a permission is still missing. 1 means that the rules can't be determined,
+or that a file can't be updated; one line on standard error gives the reason. 64 means an invalid command line.
 """
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Iterator
@@ -17,12 +19,17 @@ from rolecall.system.logs import printable
 if TYPE_CHECKING:
     from rolecall.workbench.permissions.manifests import Permission
     from rolecall.workbench.permissions.needs import Source
+    from rolecall.workbench.permissions.project_files import ProjectFiles, Update
 
 DIFFERENT = 2
+_PROJECT = Path()
+"""The value of ``--write`` without a directory."""
+
 EPILOG = (
     "The rules are the smallest that the recorded runs needed. Comments list the tasks that no recorded run has "
     "performed: the rules don't cover them. Exit codes with --compare: 0 equal, 2 different, 1 an error, 64 an invalid "
-    "command line."
+    "command line. Exit codes with --write: 0 the files have all permissions, 2 one has to be added by hand, 1 an "
+    "error, and no file was changed, 64 an invalid command line."
 )
 
 
@@ -39,7 +46,17 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--from", dest="directory", type=Path, required=True, metavar="DIR", help="the directory of --record-dir"
     )
-    parser.add_argument(
+    actions = parser.add_mutually_exclusive_group()
+    actions.add_argument(
+        "--write",
+        type=Path,
+        nargs="?",
+        const=_PROJECT,
+        metavar="DIR",
+        help="add the missing rules to the ClusterRoles in this directory and print the changes; default: config/rbac "
+        "or deploy/rbac next to the watches file",
+    )
+    actions.add_argument(
         "--compare",
         type=Path,
         action="append",
@@ -75,6 +92,7 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         read_access_sets,
         sources_of,
     )
+    from rolecall.workbench.permissions.project_files import ProjectFiles, rbac_directory  # noqa: PLC0415
 
     namespace, _, name = (options.leader_election or "/").partition("/")
     if options.leader_election and not (namespace and name):
@@ -84,6 +102,9 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         sources = sources_of(load_watches(options.watches_file, os.environ), read_access_sets(options.directory))
         needed = minimal(needs_of(sources, Election(namespace, name, options.shards) if name else None))
+        if options.write is not None:
+            directory = rbac_directory(options.watches_file.parent) if options.write is _PROJECT else options.write
+            return _update(needed, sources, ProjectFiles(directory, namespace))
         if options.compare:
             return _compare(needed, options.compare, sources)
     except (ConfigurationError, RbacError) as error:
@@ -119,6 +140,28 @@ def _compare(needed: "dict[Permission, set[str]]", paths: list[Path], sources: "
     lines = lines or ["equal: nothing is missing, and nothing is too much"]
     sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_untried(sources)))
     return DIFFERENT if lacking or superfluous else 0
+
+
+def _update(needed: "dict[Permission, set[str]]", sources: "list[Source]", files: "ProjectFiles") -> int:
+    from rolecall.workbench.permissions.manifests import excess, missing  # noqa: PLC0415
+    from rolecall.workbench.permissions.project_files import write  # noqa: PLC0415
+
+    grants = list(files.grants())
+    granted = [grant.permission for grant in grants]
+    updates = files.updates(sources)
+    write(updates)
+    lines = [line for update in updates for line in _diff(update)] or ["unchanged: no rule has to be added or removed"]
+    by_hand = sorted(missing([each for each in needed if each.namespace], granted))
+    lines += [f"missing: {each}, for {'; '.join(sorted(needed[each]))}: add it to a Role" for each in by_hand]
+    superfluous = set(excess(needed, granted))
+    lines += [f"too much: {each.permission}, in {each.location}" for each in grants if each.permission in superfluous]
+    sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_untried(sources)))
+    return DIFFERENT if by_hand else 0
+
+
+def _diff(update: "Update") -> Iterator[str]:
+    names = (str(update.path), str(update.path))
+    return difflib.unified_diff(update.old.splitlines(), update.new.splitlines(), *names, lineterm="")
 
 
 def _untried(sources: "list[Source]") -> Iterator[str]:

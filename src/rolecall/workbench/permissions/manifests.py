@@ -107,15 +107,25 @@ def manifests_of(needed: Mapping[Permission, Iterable[str]], name: str) -> Itera
         yield "metadata:"
         yield f"  name: {name}"
         yield from [f"  namespace: {namespace}"] if namespace else []
-        rules = _rules_of(permission for permission in needed if permission.namespace == namespace)
-        yield "rules:" if rules else "rules: []"
-        for (group, resource, names), verbs in rules.items():
-            permissions = [Permission(namespace, group, resource, verb, names) for verb in verbs]
-            yield from (f"  # {reason}" for reason in sorted({text for each in permissions for text in needed[each]}))
-            yield f"  - apiGroups: [{_quoted(group)}]"
-            yield f"    resources: [{resource}]"
-            yield from [f"    resourceNames: [{', '.join(map(_quoted, names))}]"] if names else []
-            yield f"    verbs: [{', '.join(verbs)}]"
+        lines = list(rule_lines({each: reasons for each, reasons in needed.items() if each.namespace == namespace}))
+        yield "rules:" if lines else "rules: []"
+        yield from (f"  {line}" for line in lines)
+
+
+def rule_lines(needed: Mapping[Permission, Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of the rules for permissions in one namespace, each with its reasons as comments."""
+    for (group, resource, names), verbs in _rules_of(needed).items():
+        reasons = {
+            reason
+            for each, texts in needed.items()
+            if (each.group, each.resource) == (group, resource) and each.verb in verbs
+            for reason in texts
+        }
+        yield from (f"# {reason}" for reason in sorted(reasons))
+        yield f"- apiGroups: [{_quoted(group)}]"
+        yield f"  resources: [{resource}]"
+        yield from [f"  resourceNames: [{', '.join(map(_quoted, names))}]"] if names else []
+        yield f"  verbs: [{', '.join(verbs)}]"
 
 
 def _rules_of(permissions: Iterable[Permission]) -> dict[tuple[str, str, tuple[str, ...]], list[str]]:
@@ -150,14 +160,17 @@ def _grants_in(path: Path) -> Iterator[Grant]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RbacError(f"{path}: cannot be read: {error}".replace("\n", " ")) from error
     for document in documents:
-        if not isinstance(document, dict) or document.get("kind") not in ("Role", "ClusterRole"):
-            continue
-        metadata = document.get("metadata") or {}
-        namespace = (metadata.get("namespace") or "") if document["kind"] == "Role" else ""
-        location = f"{path}, {document['kind']} {metadata.get('name', '')}"
-        for rule in document.get("rules") or ():
-            names = tuple(sorted(rule.get("resourceNames") or ()))
-            for group in rule.get("apiGroups") or ():
-                for resource in rule.get("resources") or ():
-                    for verb in rule.get("verbs") or ():
-                        yield Grant(Permission(namespace, group, resource, verb, names), location)
+        if isinstance(document, dict) and document.get("kind") in ("Role", "ClusterRole"):
+            metadata = document.get("metadata") or {}
+            namespace = (metadata.get("namespace") or "") if document["kind"] == "Role" else ""
+            yield from grants_of(document, namespace, f"{path}, {document['kind']} {metadata.get('name', '')}")
+
+
+def grants_of(role: Mapping[str, Any], namespace: str, location: str) -> Iterator[Grant]:
+    """Yield what the rules of a Role or ClusterRole grant; ``namespace`` is empty for all namespaces."""
+    for rule in role.get("rules") or ():
+        names = tuple(sorted(rule.get("resourceNames") or ()))
+        for group in rule.get("apiGroups") or ():
+            for resource in rule.get("resources") or ():
+                for verb in rule.get("verbs") or ():
+                    yield Grant(Permission(namespace, group, resource, verb, names), location)

@@ -6,7 +6,7 @@ tasks, with their locations, and the names that they contain literally: a name i
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -251,9 +251,14 @@ class Election:
             yield Permission(self.namespace, "coordination.k8s.io", "leases", verb, limited_to), reason
 
 
-def needs_of(sources: Iterable[Source], election: Election | None = None) -> Iterator[tuple[Permission, str]]:
-    """Yield the permissions that the operator needs, each with a reason; without ``election`` for a single replica."""
-    plurals: dict[GVK, str] = {}
+def needs_of(
+    sources: Iterable[Source], election: Election | None = None, plurals: Mapping[GVK, str] | None = None
+) -> Iterator[tuple[Permission, str]]:
+    """Yield the permissions that the operator needs, each with a reason; without ``election`` for a single replica.
+
+    ``plurals`` are names that other sources have recorded.
+    """
+    plurals = dict(plurals or {})
     for source in sources:
         plurals |= source.recorded.plurals if source.recorded else {}
         yield from _needs_of_operator(source, plurals)

@@ -1,0 +1,204 @@
+"""``rolecall rbac --write`` on projects of the Operator SDK and of ``rolecall init``."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rolecall.cli.main import main
+from rolecall.workbench.permissions.project_files import BEGIN, END
+from tests.unit.runner.record.records import CONFIG_MAPS, exchange
+from tests.unit.workbench.permissions.test_rbac import Run, rbac
+
+__all__ = ["rbac"]
+
+ROLE = """---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: manager-role # patched by kustomize
+rules:
+##
+## Base operator rules
+##
+- apiGroups:
+  - ""
+  resources:
+  - secrets
+  verbs:
+  - create # for the password
+##
+## Rules for demo.example.com/v1, Kind: Demo
+##
+- apiGroups:
+  - demo.example.com
+  resources:
+  - demos
+  - demos/status
+  verbs:
+  - get
+  - list
+  - watch
+  - update
+# +kubebuilder:scaffold:rules
+"""
+BINDING = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: manager-rolebinding}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: manager-role}
+subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
+"""
+EDITOR = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: demo-editor-role}
+rules: [{apiGroups: [demo.example.com], resources: [demos], verbs: ["*"]}]
+"""
+ELECTION = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: leader-election-role}
+rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: leader-election-rolebinding}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leader-election-role}
+subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
+"""
+
+
+@pytest.fixture
+def sdk(tmp_path: Path) -> Path:
+    """Give the file with the manager's role in the layout of the Operator SDK."""
+    directory = tmp_path / "config" / "rbac"
+    directory.mkdir(parents=True)
+    for name, text in (("role_binding", BINDING), ("demo_editor_role", EDITOR), ("leader_election_role", ELECTION)):
+        (directory / f"{name}.yaml").write_text(text)
+    role = directory / "role.yaml"
+    role.write_text(ROLE)
+    return role
+
+
+GET = exchange("GET", f"{CONFIG_MAPS}/a")
+POST = exchange("POST", CONFIG_MAPS)
+WRITE = ("--write",)
+
+
+def generated(text: str) -> list[tuple[str, str]]:
+    """Return resource and verb of each permission between the comments."""
+    lines = text.splitlines()
+    begin, end = (next(i for i, line in enumerate(lines) if line.strip() == mark) for mark in (BEGIN, END))
+    rules = yaml.safe_load("\n".join(lines[begin:end]))
+    return sorted((rule["resources"][0], verb) for rule in rules for verb in rule["verbs"])
+
+
+def test_missing_rules_are_added_and_every_other_line_stays(rbac: Run, sdk: Path) -> None:
+    code, printed, _ = rbac(GET, arguments=WRITE)
+    text = sdk.read_text()
+    added = [line for line in text.splitlines() if line not in ROLE.splitlines()]
+    assert [line for line in text.splitlines() if line in ROLE.splitlines()] == ROLE.splitlines()
+    assert text.endswith(f"{END}\n# +kubebuilder:scaffold:rules\n")
+    assert generated(text) == [("configmaps", "get"), ("events", "create"), ("events", "patch")]
+    assert all(f"+{line}" in printed.splitlines() for line in added)
+    assert "too much: create secrets" in printed
+    assert code == 0
+
+
+def test_second_write_changes_nothing(rbac: Run, sdk: Path) -> None:
+    rbac(GET, arguments=WRITE)
+    text = sdk.read_text()
+    code, printed, _ = rbac(GET, arguments=WRITE)
+    assert (code, sdk.read_text()) == (0, text)
+    assert printed.startswith("unchanged:")
+
+
+def test_generated_rules_follow_the_records(rbac: Run, sdk: Path) -> None:
+    rbac(GET, arguments=WRITE)
+    rbac(POST, arguments=WRITE)
+    assert generated(sdk.read_text()) == [("configmaps", "create"), ("events", "create"), ("events", "patch")]
+
+
+def test_line_ends_and_a_missing_last_one_are_kept(rbac: Run, sdk: Path) -> None:
+    old = ROLE.replace("# +kubebuilder:scaffold:rules\n", "").rstrip().replace("\n", "\r\n")
+    sdk.write_bytes(old.encode())
+    rbac(GET, arguments=WRITE)
+    text = sdk.read_bytes().decode()
+    assert text.startswith(old)
+    assert text.count("\n") == text.count("\r\n") > old.count("\r\n")
+
+
+def test_lease_is_granted_by_a_bound_role_without_namespace(rbac: Run, sdk: Path) -> None:
+    code, printed, _ = rbac(arguments=(*WRITE, "--leader-election", "system/lock"))
+    assert (code, "leases" in sdk.read_text(), "missing:" in printed) == (0, False, False)
+    (sdk.parent / "leader_election_role.yaml").unlink()
+    code, printed, _ = rbac(arguments=(*WRITE, "--leader-election", "system/lock"))
+    assert code == 2
+    assert "missing: update leases.coordination.k8s.io (lock) in namespace system" in printed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("rules:\n", "rules: {{ rules }}\n"), "cannot be read"),
+        (("  - demos\n", "  - others\n"), "demos.demo.example.com: expected one bound ClusterRole with a rule for it"),
+        (("name: manager-role ", "name: other "), "demos.demo.example.com: expected one bound ClusterRole"),
+        (("##\n- apiGroups:\n  - demo", f"{BEGIN}\n- apiGroups:\n  - demo"), f"expected {END!r} after"),
+        (("# +kubebuilder", f"{END}\n# +kubebuilder"), "without the other comment of its pair"),
+    ],
+)
+def test_file_that_is_not_understood_is_one_line_and_nothing_is_written(
+    rbac: Run, sdk: Path, change: tuple[str, str], message: str
+) -> None:
+    assert change[0] in ROLE
+    sdk.write_text(ROLE.replace(*change))
+    before = {path: path.read_text() for path in sdk.parent.iterdir()}
+    code, printed, error = rbac(GET, arguments=WRITE)
+    assert (code, printed) == (1, "")
+    assert message in error
+    assert error.count("\n") == 1
+    assert {path: path.read_text() for path in sdk.parent.iterdir()} == before
+
+
+def test_flow_style_and_aliases_are_rejected(rbac: Run, sdk: Path) -> None:
+    sdk.write_text(EDITOR.replace("demo-editor-role", "manager-role"))
+    code, _, error = rbac(GET, arguments=WRITE)
+    assert (code, "write the rules as a block" in error) == (1, True)
+    rule = "rules:\n- &rule {apiGroups: [demo.example.com], resources: [demos], verbs: [get]}\n- *rule\n"
+    sdk.write_text(ROLE.partition("rules:\n")[0] + rule)
+    code, _, error = rbac(GET, arguments=WRITE)
+    assert (code, "write the last rule as plain YAML" in error) == (1, True)
+
+
+def test_rules_of_a_new_project_go_to_the_file_of_the_kind(
+    rbac: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--domain", "example.com", "web"]) == 0
+    monkeypatch.chdir(tmp_path / "web")
+    assert main(["create", "api", "--group", "demo", "--version", "v1", "--kind", "Demo"]) == 0
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "web" / "deploy").rename(tmp_path / "deploy")
+    capsys.readouterr()
+    before = {path: path.read_text() for path in (tmp_path / "deploy").rglob("*.yaml")}
+    code, printed, _ = rbac(GET, exchange("DELETE", f"{CONFIG_MAPS}/a"), arguments=WRITE)
+    changed = [path.name for path in before if path.read_text() != before[path]]
+    assert (code, changed) == (0, ["demo.yaml"]), printed
+    text = (tmp_path / "deploy/rbac/demo.yaml").read_text()
+    assert generated(text) == [("configmaps", "delete")]
+    start, end = text.index(f"  {BEGIN}\n"), text.index(f"  {END}\n") + len(f"  {END}\n")
+    assert text[:start] + text[end:] == before[tmp_path / "deploy/rbac/demo.yaml"]
+
+
+def test_project_without_rbac_files_is_an_error(rbac: Run) -> None:
+    code, _, error = rbac(GET, arguments=WRITE)
+    assert (code, "neither exists: name the directory after --write" in error) == (1, True)
+    code, _, error = rbac(GET, arguments=("--write", "gone"))
+    assert (code, "gone: no such directory" in error) == (1, True)
+
+
+def test_write_and_compare_exclude_each_other(rbac: Run) -> None:
+    with pytest.raises(SystemExit) as raised:
+        rbac(GET, arguments=("--write", "--compare", "config/rbac"))
+    assert raised.value.code == 64
