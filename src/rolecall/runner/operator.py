@@ -42,13 +42,7 @@ from rolecall.runner.runs.process import ProcessRunner, Runner, cancellation_sec
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import Check, run_environment, serving
 from rolecall.runner.warm.starter import ForkserverStarter, starter_for
-from rolecall.runner.watch_controller import (
-    ClusterContext,
-    Observation,
-    OperatorContext,
-    RunContext,
-    WatchController,
-)
+from rolecall.runner.watch_controller import ClusterContext, Observation, OperatorContext, RunContext, WatchController
 from rolecall.system.blocking_work import kept_running
 from rolecall.system.clock import LoopClock
 from rolecall.system.files import OwnedDirectory, check_writable

@@ -142,10 +142,7 @@ class WatchController:
         )
         self._self_triggers = SelfTriggers(watch.gvk, cluster.own_writes)
         self._predicate = PrimaryPredicate(
-            watch.selector,
-            watch.watch_annotations_changes,
-            _WATCHED_ANNOTATIONS,
-            has_finalizer=bool(watch.finalizer),
+            watch.selector, watch.watch_annotations_changes, _WATCHED_ANNOTATIONS, has_finalizer=bool(watch.finalizer)
         )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self.primaries: Informer = manager.informer_for(watch.gvk)

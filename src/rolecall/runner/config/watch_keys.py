@@ -142,11 +142,7 @@ MATCH_EXPRESSIONS = Key(
 
 # Keys of `finalizer`.
 FINALIZER_NAME = Key(
-    "name",
-    TEXT,
-    "the entry in `metadata.finalizers`, for example `example.com/website`",
-    default="",
-    is_required=True,
+    "name", TEXT, "the entry in `metadata.finalizers`, for example `example.com/website`", default="", is_required=True
 )
 
 # Keys of an entry of `triggers`.
@@ -253,10 +249,7 @@ WATCH_ANNOTATIONS_CHANGES = Key(
     default=False,
 )
 WATCH_DEPENDENT_RESOURCES = Key(
-    "watchDependentResources",
-    BOOLEAN,
-    "whether changes of dependents trigger a reconcile",
-    default=True,
+    "watchDependentResources", BOOLEAN, "whether changes of dependents trigger a reconcile", default=True
 )
 WATCH_CLUSTER_SCOPED_RESOURCES = Key(
     "watchClusterScopedResources",

@@ -11,14 +11,7 @@ from urllib.parse import parse_qsl, unquote
 
 from rolecall.kube.references import ObjectKey
 
-_VERBS: Final = {
-    "POST": "create",
-    "GET": "get",
-    "HEAD": "get",
-    "PUT": "update",
-    "PATCH": "patch",
-    "DELETE": "delete",
-}
+_VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 READ_VERBS: Final = frozenset({"get", "list", "watch"})
 REMOVAL_VERBS: Final = frozenset({"delete", "deletecollection"})
 WRITE_VERBS: Final = frozenset({"create", "update", "patch"}) | REMOVAL_VERBS

@@ -49,13 +49,7 @@ from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.recorder import Recorder, without_text
 from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
 from rolecall.runner.record.timeline import seconds_of
-from rolecall.runner.record.traces import (
-    GRPC,
-    HTTP,
-    propagates,
-    protocol_in,
-    service_attributes,
-)
+from rolecall.runner.record.traces import GRPC, HTTP, propagates, protocol_in, service_attributes
 from rolecall.runner.runs.events import RunSummary
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger

@@ -101,12 +101,7 @@ def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper:
     binary = open(descriptor, f"{mode}b", 0 if is_direct else -1, closefd=False)  # noqa: SIM115 - open until the process ends
     by_lines = not is_direct and (descriptor == 2 or os.isatty(descriptor))  # noqa: PLR2004 - standard error
     return io.TextIOWrapper(
-        binary,
-        encoding=_ENCODING,
-        errors=errors,
-        newline="\n",
-        line_buffering=by_lines,
-        write_through=is_direct,
+        binary, encoding=_ENCODING, errors=errors, newline="\n", line_buffering=by_lines, write_through=is_direct
     )
 
 

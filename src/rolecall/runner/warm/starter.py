@@ -22,13 +22,7 @@ from typing import Self
 
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.content import watched_directories
-from rolecall.runner.runs.process import (
-    ColdStarter,
-    RunProcess,
-    RunSpec,
-    Starter,
-    inherited_environment,
-)
+from rolecall.runner.runs.process import ColdStarter, RunProcess, RunSpec, Starter, inherited_environment
 from rolecall.runner.runs.process_marks import kill_run_processes
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork
 from rolecall.runner.warm.client import GROWTH_LIMIT_BYTES, ForkServer, ServerGoneError, StaleServerError
