@@ -333,6 +333,7 @@ class WatchController:
         return self._self_triggers.is_self_trigger(key, cause)
 
 
+@dataclass(slots=True)
 class ShardedPrimaries:
     """The selected objects of a watch by shard.
 
@@ -340,45 +341,37 @@ class ShardedPrimaries:
     missing, ``forget`` for each object that this replica no longer reconciles.
     """
 
-    def __init__(
-        self,
-        watch: Watch,
-        shards: HeldShards,
-        queue: WorkQueue[ObjectKey],
-        request_scan: Callable[[], None],
-        forget: Callable[[ObjectKey], None] | None,
-    ) -> None:
-        self._watch = watch
-        self._shards = shards
-        self._queue = queue
-        self._request_scan = request_scan
-        self._forget = forget
-        self._priorities: defaultdict[int, dict[ObjectKey, Priority]] = defaultdict(dict)
+    watch: Watch
+    shards: HeldShards
+    queue: WorkQueue[ObjectKey]
+    request_scan: Callable[[], None]
+    forget: Callable[[ObjectKey], None] | None
+    _priorities: defaultdict[int, dict[ObjectKey, Priority]] = field(default_factory=lambda: defaultdict(dict))
 
     def on_change(self, change: Change) -> None:
         """Record an object of any shard."""
         key = change.key
-        index = self._shards.shard_of(self._watch.gvk, key)
+        index = self.shards.shard_of(self.watch.gvk, key)
         priorities = self._priorities[index]
-        if change.new is None or not self._watch.selector.matches(change.new.labels):
+        if change.new is None or not self.watch.selector.matches(change.new.labels):
             priorities.pop(key, None)
-            if change.new is None and index not in self._shards.held:
-                self._request_scan()
+            if change.new is None and index not in self.shards.held:
+                self.request_scan()
         else:
-            priorities[key] = initial_priority(change.obj, manages_status=self._watch.manage_status)
+            priorities[key] = initial_priority(change.obj, manages_status=self.watch.manage_status)
 
     def taken(self, index: int) -> None:
         """Request a reconcile of each object of a shard."""
         for key, priority in self._priorities[index].items():
-            self._queue.add(key, Cause("shard taken", priority=priority))
+            self.queue.add(key, Cause("shard taken", priority=priority))
 
     def dropped(self, index: int) -> None:
         """Drop the requests of a shard."""
-        self._queue.discard(lambda key: self._shards.shard_of(self._watch.gvk, key) == index)
-        if self._forget is not None:
+        self.queue.discard(lambda key: self.shards.shard_of(self.watch.gvk, key) == index)
+        if self.forget is not None:
             for key in self._priorities[index]:
-                self._forget(key)
-        self._request_scan()  # one of the dropped requests may be that of a deleted object
+                self.forget(key)
+        self.request_scan()  # one of the dropped requests may be that of a deleted object
 
 
 def initial_priority(obj: RawObject, *, manages_status: bool) -> Priority:

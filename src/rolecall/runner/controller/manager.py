@@ -8,6 +8,7 @@ cluster until they end. If a background task crashes, everything stops.
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rolecall.kube.references import GVK
@@ -40,6 +41,7 @@ class Leadership(Protocol):
         """Give the leadership back."""
 
 
+@dataclass(slots=True, eq=False)
 class Manager:
     """Runs informers and controllers; the ``dispatcher`` has the limit of all controllers together.
 
@@ -49,38 +51,26 @@ class Manager:
     only after all of them have ended.
     """
 
-    def __init__(
-        self,
-        client: ListerWatcher,
-        namespaces: tuple[str, ...] | None,
-        clock: Clock,
-        leadership: Leadership | None = None,
-        grace_seconds: float = 20.0,
-    ) -> None:
-        self.clock = clock
-        self.dispatcher = Dispatcher()
-        self._client = client
-        self._namespaces = namespaces
-        self._leadership = leadership
-        self._grace_seconds = grace_seconds
-        self.cancellation_seconds = 10.0
-        """The part of the grace period reserved for cancelled reconciles, at most three quarters."""
-        self._informers: dict[GVK, Informer] = {}
-        self._informer_tasks: set[asyncio.Task[None]] = set()
-        self._dispatcher_tasks: set[asyncio.Task[None]] = set()
-        self._election_tasks: set[asyncio.Task[None]] = set()
-        self._end: asyncio.Future[None] | None = None
-        self._has_settled = False
-
-    @property
-    def has_settled(self) -> bool:
-        """Return whether every informer has synced, or can't for now; also on followers."""
-        return self._has_settled
+    client: ListerWatcher
+    namespaces: tuple[str, ...] | None
+    clock: Clock
+    leadership: Leadership | None = None
+    grace_seconds: float = 20.0
+    cancellation_seconds: float = 10.0
+    """The part of the grace period reserved for cancelled reconciles, at most three quarters."""
+    dispatcher: Dispatcher = field(default_factory=Dispatcher, init=False)
+    has_settled: bool = field(default=False, init=False)
+    """Whether every informer has synced, or can't for now; also on followers."""
+    _informers: dict[GVK, Informer] = field(default_factory=dict, init=False)
+    _informer_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _dispatcher_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _election_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _end: asyncio.Future[None] | None = field(default=None, init=False)
 
     @property
     def is_leading(self) -> bool:
         """Return whether this replica is the leader or a member of its group; always without leader election."""
-        return self._leadership is None or self._leadership.is_leading
+        return self.leadership is None or self.leadership.is_leading
 
     @property
     def blocked_kinds(self) -> dict[GVK, str]:
@@ -99,7 +89,7 @@ class Manager:
         """
         informer = self._informers.get(gvk)
         if informer is None:
-            informer = self._informers[gvk] = Informer(self._client, gvk, self._namespaces, self.clock)
+            informer = self._informers[gvk] = Informer(self.client, gvk, self.namespaces, self.clock)
             if self._end is not None and not self._end.done():
                 self._start(informer.run(), f"informer of {gvk}", self._informer_tasks)
         return informer
@@ -114,8 +104,8 @@ class Manager:
         try:
             for informer in self.informers:
                 self._start(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
-            if self._leadership is not None:
-                self._start(self._leadership.run(), "leader election", self._election_tasks)
+            if self.leadership is not None:
+                self._start(self.leadership.run(), "leader election", self._election_tasks)
             settling = asyncio.create_task(self._wait_until_work_may_start())
             try:
                 await asyncio.wait({settling, end}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,12 +126,12 @@ class Manager:
     async def _wait_until_work_may_start(self) -> None:
         for informer in self.informers:
             await informer.settled()
-        self._has_settled = True
+        self.has_settled = True
         if blocked := self.blocked_kinds:
             kinds = {str(gvk): reason for gvk, reason in blocked.items()}
             logger.warning("Not waiting for kinds that cannot be listed; all others are reconciled", kinds=kinds)
-        if self._leadership is not None:
-            await self._leadership.elected()
+        if self.leadership is not None:
+            await self.leadership.elected()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work, name=name)
@@ -164,14 +154,14 @@ class Manager:
         have_ended = await self._end_reconciles()
         if not have_ended:
             logger.error("Reconciles did not end within the grace period", objects=self.dispatcher.running)
-        await self._cancel(self._election_tasks, self._grace_seconds)
-        if self._leadership is not None and have_ended:
-            await self._leadership.release()
-        await self._cancel(self._informer_tasks, self._grace_seconds)
+        await self._cancel(self._election_tasks, self.grace_seconds)
+        if self.leadership is not None and have_ended:
+            await self.leadership.release()
+        await self._cancel(self._informer_tasks, self.grace_seconds)
 
     async def _end_reconciles(self) -> bool:
         """Let running reconciles finish, cancel those that take too long; return whether all of them have ended."""
-        clock, grace_seconds = asyncio.get_running_loop().time, self._grace_seconds
+        clock, grace_seconds = asyncio.get_running_loop().time, self.grace_seconds
         end = clock() + grace_seconds
         seconds = max(grace_seconds - self.cancellation_seconds, grace_seconds / 4)
         if self.dispatcher.running and self.is_leading:
@@ -180,8 +170,8 @@ class Manager:
             awaited = self._dispatcher_tasks | self._election_tasks
             await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         left = max(0.0, end - clock())
-        if self._leadership is not None and not self._leadership.is_leading:
-            left = max(0.0, min(left, self._leadership.seconds_left))
+        if self.leadership is not None and not self.leadership.is_leading:
+            left = max(0.0, min(left, self.leadership.seconds_left))
         return await self._cancel(self._dispatcher_tasks, left)
 
     async def _cancel(self, tasks: set[asyncio.Task[None]], seconds: float) -> bool:

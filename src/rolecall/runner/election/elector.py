@@ -53,19 +53,15 @@ class LeaseClient(Protocol):
 
     async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
         """Return an object. Raises NotFoundError."""
-        ...
 
     async def create(self, obj: RawObject) -> RawObject:
         """Create an object. Raises ConflictError if it exists."""
-        ...
 
     async def replace(self, obj: RawObject) -> RawObject:
         """Replace an object in the version that was read. Raises ConflictError if it has changed."""
-        ...
 
     async def delete(self, gvk: GVK, key: ObjectKey) -> None:
         """Delete an object. Raises NotFoundError."""
-        ...
 
     def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield all objects of a namespace as they are at one moment, page by page."""

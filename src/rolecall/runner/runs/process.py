@@ -118,7 +118,6 @@ class Runner(Protocol):
 
         Cancelling the call ends the run within its grace period and then raises ``asyncio.CancelledError``.
         """
-        ...
 
 
 class RunProcess(Protocol):
@@ -154,7 +153,6 @@ class Starter(Protocol):
 
         Cancelling the call leaves no process of the run behind.
         """
-        ...
 
 
 class ColdStarter:

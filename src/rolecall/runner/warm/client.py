@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -67,6 +68,7 @@ class StaleServerError(ServerGoneError):
     """The files that the server has imported have changed, so it refuses to fork."""
 
 
+@dataclass(slots=True, eq=False)
 class ForkedProcess:
     """A forked run, with the interface of a process that asyncio has started; see ``process.RunProcess``.
 
@@ -75,27 +77,20 @@ class ForkedProcess:
     that waits for the exit code.
     """
 
-    def __init__(
-        self,
-        ident: str,
-        stdin: asyncio.WriteTransport,
-        stdout: asyncio.StreamReader,
-        stderr: asyncio.StreamReader,
-        on_exit: Callable[[str], asyncio.TimerHandle],
-    ) -> None:
-        self.ident = ident
-        self.pid = 0
-        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
-        self._loop = asyncio.get_running_loop()
-        self._descriptor = -1
-        self._is_adopted = False
-        self._report_exit = on_exit
-        self.overdue: asyncio.TimerHandle | None = None
-        """The timer that waits for the exit code."""
-        self.started: asyncio.Future[None] = self._loop.create_future()
-        """Done when the process has been forked; or ServerGoneError or OSError."""
-        self.ended: asyncio.Future[int] = self._loop.create_future()
-        """Done with the exit code when the process has ended."""
+    ident: str
+    stdin: asyncio.WriteTransport
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    on_exit: Callable[[str], asyncio.TimerHandle]
+    pid: int = 0
+    overdue: asyncio.TimerHandle | None = None
+    """The timer that waits for the exit code."""
+    started: asyncio.Future[None] = field(default_factory=asyncio.Future)
+    """Done when the process has been forked; or ServerGoneError or OSError."""
+    ended: asyncio.Future[int] = field(default_factory=asyncio.Future)
+    """Done with the exit code when the process has ended."""
+    _descriptor: int = -1
+    _is_adopted: bool = False
 
     @property
     def returncode(self) -> int | None:
@@ -122,7 +117,7 @@ class ForkedProcess:
     def set_started(self, pid: int, descriptor: int) -> None:
         """Record the process id and the pidfd that the server has sent; the pidfd is closed at the end."""
         self.pid, self._descriptor = pid, descriptor
-        self._loop.add_reader(descriptor, self._on_exit)
+        asyncio.get_running_loop().add_reader(descriptor, self._on_exit)
         if not self.started.done():
             self.started.set_result(None)
 
@@ -134,7 +129,7 @@ class ForkedProcess:
         if self.overdue:
             self.overdue.cancel()
         if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
+            asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
         self.stdin.close()
@@ -150,11 +145,11 @@ class ForkedProcess:
             self._reap()
 
     def _on_exit(self) -> None:
-        self._loop.remove_reader(self._descriptor)
+        asyncio.get_running_loop().remove_reader(self._descriptor)
         if self._is_adopted:
             self._reap()
         else:
-            self.overdue = self._report_exit(self.ident)
+            self.overdue = self.on_exit(self.ident)
 
     def _reap(self) -> None:
         code = UNKNOWN_CODE

@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -50,6 +51,7 @@ OnReplaced = Callable[[str], None]
 OnPatches = Callable[[Sequence[PatchStatus]], None]
 
 
+@dataclass(slots=True, eq=False)
 class ForkserverStarter:
     """Starts each run as a fork of a server; use it as an asynchronous context manager.
 
@@ -59,26 +61,20 @@ class ForkserverStarter:
     a server is ready.
     """
 
-    def __init__(
-        self,
-        contents: Sequence[Path] = (),
-        growth_limit_bytes: int = GROWTH_LIMIT_BYTES,
-        on_replaced: OnReplaced = lambda _reason: None,
-        on_patches: OnPatches = lambda _statuses: None,
-    ) -> None:
-        self.server: ForkServer | None = None
-        """The server that forks new runs, if there is one."""
-        self._growth_limit_bytes = growth_limit_bytes
-        self._contents = tuple(contents)
-        self._on_replaced = on_replaced
-        self._on_patches = on_patches
-        self._patches: Sequence[PatchStatus] = ()
-        self._preparing: asyncio.Task[ForkServer | None] | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
-        self._cold_until = 0.0
-        self._cold_seconds = _COLD_AFTER_FAILURE_SECONDS
-        self._slow: ForkServer | None = None
-        """The server whose slow start was logged."""
+    contents: Sequence[Path] = ()
+    growth_limit_bytes: int = GROWTH_LIMIT_BYTES
+    on_replaced: OnReplaced = lambda _reason: None
+    on_patches: OnPatches = lambda _statuses: None
+    server: ForkServer | None = field(default=None, init=False)
+    """The server that forks new runs, if there is one."""
+
+    _patches: Sequence[PatchStatus] = field(default=(), init=False)
+    _preparing: asyncio.Task[ForkServer | None] | None = field(default=None, init=False)
+    _retiring: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _cold_until: float = field(default=0.0, init=False)
+    _cold_seconds: float = field(default=_COLD_AFTER_FAILURE_SECONDS, init=False)
+    _slow: ForkServer | None = field(default=None, init=False)
+    """The server whose slow start was logged."""
 
     async def __aenter__(self) -> Self:
         """Launch the server, which prepares itself in the background; log the patches that can't be used."""
@@ -182,7 +178,7 @@ class ForkserverStarter:
 
     async def _launch(self) -> None:
         try:
-            server = self.server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
+            server = self.server = await ForkServer.launch(self.contents, self.growth_limit_bytes)
         except OSError as error:
             self._start_cold(error)
         else:
@@ -203,7 +199,7 @@ class ForkserverStarter:
                 also = [each.name for each in statuses if each.lacks == status.name]
                 logger.warning(message, patch=status.name, reason=status.reason, also=also)
         self._patches = statuses
-        self._on_patches(statuses)
+        self.on_patches(statuses)
 
     def _start_cold(self, error: Exception) -> None:
         logger.warning(
@@ -220,7 +216,7 @@ class ForkserverStarter:
             return  # another run has retired it
         self.server = None
         if reason:
-            self._on_replaced(reason)
+            self.on_replaced(reason)
         task = asyncio.create_task(_stop_when_idle(server))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)

@@ -196,8 +196,8 @@ async def test_counting_many_objects_does_not_block_the_loop(shown: Shown) -> No
 
 
 async def test_follower_is_reported(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown.bench.manager, "_leadership", Follower())
-    monkeypatch.setattr(shown.bench.manager, "_has_settled", True)
+    monkeypatch.setattr(shown.bench.manager, "leadership", Follower())
+    monkeypatch.setattr(shown.bench.manager, "has_settled", True)
     shown.bench.tell(THING)
     view = await shown.json("/")
     assert view["replica"]["text"].startswith("This replica is a follower")

@@ -21,7 +21,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 import ansible
@@ -247,16 +247,14 @@ class WithheldAction:
         """Do nothing: nothing was started."""
 
 
+@dataclass(frozen=True, slots=True)
 class TaskActions:
     """Decides about tasks whose arguments and connection are known; ``environment`` is that of the run."""
 
-    def __init__(
-        self, progress: PlanProgress, files: PlanFiles, environment: Mapping[str, str], *, runs_commands: bool
-    ) -> None:
-        self._progress = progress
-        self._files = files
-        self._environment = environment
-        self._runs_commands = runs_commands
+    progress: PlanProgress
+    files: PlanFiles
+    environment: Mapping[str, str]
+    runs_commands: bool
 
     def get_action(self, original: Callable[..., tuple[Any, Any]], executor: Any, templar: Any) -> tuple[Any, Any]:
         """Return the action and the module of a task: those that Ansible would find, or a replacement.
@@ -266,7 +264,7 @@ class TaskActions:
         if hasattr(task_executor, "remove_omit"):
             _complete_arguments(executor, templar)
         task, connection, name = executor._task, executor._connection, _action_name(executor)  # noqa: SLF001 - no public way
-        own = {**self._environment, **{key: os.environ.get(key, "") for key in _TASK_VARIABLES}}
+        own = {**self.environment, **{key: os.environ.get(key, "") for key in _TASK_VARIABLES}}
         given = task.environment if isinstance(task.environment, list) else [task.environment]
         facts = TaskFacts(
             name=name,
@@ -302,36 +300,36 @@ class TaskActions:
         requested = module_name or task.action
         module = loader.module_loader.find_plugin_with_context(requested, collection_list=task.collections)
         name = name_of(module.plugin_resolved_path) if module.resolved else ""
-        if not (self._runs_commands or is_known(name)):
-            used = self._progress.withhold(name or requested, classify(TaskFacts(name), {}))
-            self._progress.end(used, f"starts the module {name or requested}")
+        if not (self.runs_commands or is_known(name)):
+            used = self.progress.withhold(name or requested, classify(TaskFacts(name), {}))
+            self.progress.end(used, f"starts the module {name or requested}")
         return original(action, module_name, *args, **options)
 
     def check_lookup(self, name: str, verdict: Verdict) -> None:
         """End the plan because of a withheld lookup, unless ``--run-commands`` runs it. Raises PlanEnded."""
         if not self._runs_anyway(verdict):
-            self._progress.end(self._progress.withhold(name, verdict), f"uses the lookup {name}")
+            self.progress.end(self.progress.withhold(name, verdict), f"uses the lookup {name}")
 
     def _runs_anyway(self, verdict: Verdict) -> bool:
-        return self._runs_commands and not verdict.is_final
+        return self.runs_commands and not verdict.is_final
 
     def _prepare(self, name: str, task: Any, connection: Any, category: ActionCategory) -> None:
         """Change the arguments of a task that is about to run. Raises TooLargeError and OSError."""
         shorten_waits(task)
         redirection = self._redirection(connection)
         if category is ActionCategory.FILES:
-            if "validate" in task.args and not self._runs_commands:
-                self._progress.withhold(f"{name} with validate", Verdict(ActionCategory.WITHHELD, "runs a program"))
+            if "validate" in task.args and not self.runs_commands:
+                self.progress.withhold(f"{name} with validate", Verdict(ActionCategory.WITHHELD, "runs a program"))
                 task.args = {key: value for key, value in task.args.items() if key != "validate"}
             task.args = shorten_arguments(name, redirection.redirect(name, task.args))
         elif category is ActionCategory.KUBERNETES:
             task.args = shorten_arguments(name, redirection.map(KUBERNETES_PATHS, task.args))
         elif category is ActionCategory.WITHHELD:
-            task.args = self._files.inward(task.args)
+            task.args = self.files.inward(task.args)
 
     def _redirection(self, connection: Any) -> Redirection:
         directory = getattr(connection, "cwd", None) or os.getcwd()  # noqa: PTH109 - as it is
-        return Redirection(self._files, os.fsdecode(directory))
+        return Redirection(self.files, os.fsdecode(directory))
 
     def _map_result(self, action: Any, name: str, task: Any) -> None:
         """Let an action return the paths of a real run, and hide the file that it has removed."""
@@ -340,22 +338,22 @@ class TaskActions:
         def mapped(*args: Any, **options: Any) -> Any:
             result = run(*args, **options)
             if removed and not result.get("failed"):
-                self._files.hide(self._files.outward(removed))
-            return self._files.outward(result)
+                self.files.hide(self.files.outward(removed))
+            return self.files.outward(result)
 
         action.run = mapped
 
     def _withheld_action(self, name: str, executor: Any, verdict: Verdict) -> WithheldAction:
         """Return the replacement of a withheld action; end the plan if a handler depends on its result."""
         task = executor._task  # noqa: SLF001 - no public way
-        withheld = self._progress.withheld(name or task.action, verdict)
+        withheld = self.progress.withheld(name or task.action, verdict)
         task.until, task.retries, task.async_val = [], 0, 0
         if task.notify and task.changed_when != [False]:
-            self._progress.journal.withhold(withheld)
+            self.progress.journal.withhold(withheld)
             handlers = " and ".join(repr(str(each)) for each in task.notify)
-            self._progress.end(withheld, f"notifies {handlers} after its action, if that changes something")
-        hide_in_loop(executor, withheld, self._progress.end_by_use)
-        return WithheldAction(withheld, self._progress.skip)
+            self.progress.end(withheld, f"notifies {handlers} after its action, if that changes something")
+        hide_in_loop(executor, withheld, self.progress.end_by_use)
+        return WithheldAction(withheld, self.progress.skip)
 
 
 def name_of(path: str) -> str:
