@@ -30,8 +30,8 @@ from rolecall.runner.runs.planned.tasks import (
     install_unknown_results,
     name_of,
     register_whole_results,
-    wrap_method,
 )
+from rolecall.system.wrapping import wrap
 
 _PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp", "ANSIBLE_REMOTE_TMP": "tmp"}
 """Directories that Ansible itself would create in the home directory."""
@@ -54,7 +54,7 @@ def install(directory: Path, environment: Mapping[str, str], clock: TaskClock) -
         (strategy.StrategyBase, "_process_pending_results", hooks.process_results),
         (TaskQueueManager, "run", hooks.run_play),
     ):
-        wrap_method(owner, name, wrapper)
+        wrap(owner, name, wrapper)
     install_unknown_results(progress.end_by_use)
     register_whole_results(lambda: progress.withheld_now)
     _install_lookups(actions.check_lookup, files)
@@ -170,7 +170,7 @@ def _install_lookups(on_withheld: Callable[[str, Verdict], None], files: PlanFil
             name = name_of(getattr(found.object, "_original_path", ""))
             if name not in _ALLOWED:
                 on_withheld(name or requested, Verdict(ActionCategory.WITHHELD, _REASONS.get(name, _UNKNOWN)))
-            wrap_method(
+            wrap(
                 found.object,
                 "run",
                 lambda run, *run_args, **given: guarded(run, found.object, name, *run_args, **given),
@@ -192,7 +192,7 @@ def _install_lookups(on_withheld: Callable[[str, Verdict], None], files: PlanFil
             found = list(dict.fromkeys(files.outward([*found, *own])))
         return found
 
-    wrap_method(loader.lookup_loader, "get_with_context", get_with_context)
+    wrap(loader.lookup_loader, "get_with_context", get_with_context)
 
 
 def _password_term(term: str, lookup: Any, files: PlanFiles) -> str:
@@ -209,13 +209,7 @@ def _install_reads(files: PlanFiles) -> None:
     """Let actions and lookups in ansible-playbook find the files that the run has written."""
 
     def find(
-        original: Callable[..., str],
-        self: DataLoader,
-        where: Any,
-        directory: str,
-        source: Any,
-        *args: Any,
-        **options: Any,
+        original: Callable[..., str], self: Any, where: Any, directory: str, source: Any, *args: Any, **options: Any
     ) -> str:
         path = os.fsdecode(source) if isinstance(source, (str, bytes)) else ""
         if path.startswith("/") and files.readable(path) != path:
@@ -223,5 +217,5 @@ def _install_reads(files: PlanFiles) -> None:
         return original(self, where, directory, source, *args, **options)
 
     for name in ("path_dwim_relative", "path_dwim_relative_stack"):
-        wrap_method(DataLoader, name, find)
-    wrap_method(DataLoader, "path_dwim", lambda original, self, given: files.readable(original(self, given)))
+        wrap(DataLoader, name, find)
+    wrap(DataLoader, "path_dwim", lambda original, self, given: files.readable(original(self, given)))

@@ -41,6 +41,7 @@ from rolecall.runner.runs.planned.classification import (
 )
 from rolecall.runner.runs.planned.files import KUBERNETES_PATHS, PlanFiles, Redirection, TooLargeError
 from rolecall.runner.runs.planned.journal import MAX_WAIT_VARIABLE, EndedAt, Journal, WithheldTask
+from rolecall.system.wrapping import wrap
 
 try:
     from ansible._internal import _task
@@ -90,16 +91,6 @@ class UnknownResult:
         return self
 
 
-def wrap_method(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-    """Replace a method of a class by a function that receives the original method first."""
-    original = getattr(owner, name)
-
-    def method(*args: Any, **options: Any) -> Any:
-        return wrapper(original, *args, **options)
-
-    setattr(owner, name, method)
-
-
 def install_unknown_results(on_use: OnUse) -> None:
     """Let this process register an ``UnknownResult`` for each withheld task, and call ``on_use`` when one is used."""
 
@@ -110,7 +101,7 @@ def install_unknown_results(on_use: OnUse) -> None:
                 registered[name] = UnknownResult(withheld, on_use)
         original(manager, host, registered)
 
-    wrap_method(VariableManager, "set_nonpersistent_facts", register)
+    wrap(VariableManager, "set_nonpersistent_facts", register)
     if _transform:
         _transform._type_transform_mapping[UnknownResult] = UnknownResult.use  # noqa: SLF001 - there is no public way
         _datatag._untaggable_types.add(UnknownResult)  # noqa: SLF001 - as ansible-core does for its own types
@@ -122,9 +113,9 @@ def install_unknown_results(on_use: OnUse) -> None:
     def templated(original: Any, templar: Any, variable: Any, *args: Any, **options: Any) -> Any:
         return original(templar, known(variable), *args, **options)
 
-    wrap_method(template.Templar, "template", templated)
+    wrap(template.Templar, "template", templated)
     for name in ("getitem", "getattr"):
-        wrap_method(template.AnsibleEnvironment, name, lambda original, *args: known(original(*args)))
+        wrap(template.AnsibleEnvironment, name, lambda original, *args: known(original(*args)))
 
 
 def hide_in_loop(executor: Any, withheld: WithheldTask, on_use: OnUse) -> None:
@@ -156,7 +147,7 @@ def register_whole_results(withheld_now: Callable[[], WithheldTask | None]) -> N
         else:
             original(result)
 
-    wrap_method(_task.UnifiedTaskResult, "finalize_registered_values", finalize_registered_values)
+    wrap(_task.UnifiedTaskResult, "finalize_registered_values", finalize_registered_values)
 
 
 def unknown_if_withheld(result: Mapping[str, Any]) -> WithheldTask | None:

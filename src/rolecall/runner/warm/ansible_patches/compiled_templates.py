@@ -20,6 +20,8 @@ from jinja2 import nodes
 from jinja2.environment import TemplateExpression
 from jinja2.exceptions import TemplateSyntaxError
 
+from rolecall.system.wrapping import wrap
+
 try:
     from ansible._internal._templating import _engine, _jinja_bits
     from ansible._internal._templating._jinja_bits import AnsibleEnvironment
@@ -33,23 +35,10 @@ _CONDITIONS = frozenset({"when", "failed_when", "changed_when", "until", "that",
 _DELIMITERS = ("{{", "{%")
 _PASSED = "jinja_pass_arg"
 _SETTINGS = (
-    "block_start_string",
-    "block_end_string",
-    "variable_start_string",
-    "variable_end_string",
-    "comment_start_string",
-    "comment_end_string",
-    "line_statement_prefix",
-    "line_comment_prefix",
-    "trim_blocks",
-    "lstrip_blocks",
-    "newline_sequence",
-    "keep_trailing_newline",
-    "optimized",
-    "autoescape",
-    "is_async",
-    "finalize",
-    "_debuggable_template_source",
+    *("block_start_string", "block_end_string", "variable_start_string", "variable_end_string"),
+    *("comment_start_string", "comment_end_string", "line_statement_prefix", "line_comment_prefix"),
+    *("trim_blocks", "lstrip_blocks", "newline_sequence", "keep_trailing_newline"),
+    *("optimized", "autoescape", "is_async", "finalize", "_debuggable_template_source"),
 )
 
 
@@ -90,26 +79,28 @@ class Templates:
 
     def install(self) -> None:
         """Use them in this process."""
-        AnsibleEnvironment.compile = self._around_compile(AnsibleEnvironment.compile)
+        wrap(AnsibleEnvironment, "compile", self._around_compile)
         if _engine:
-            AnsibleEnvironment.compile_expression = self._around_expression(AnsibleEnvironment.compile_expression)
+            wrap(AnsibleEnvironment, "compile_expression", self._around_expression)
 
-    def _around_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def compile_(environment: Any, source: Any, *args: Any, **options: Any) -> Any:
-            code = self._find(environment, source, is_expression=False) if not args and not options else None
-            return original(environment, source, *args, **options) if code is None else code
+    def _around_compile(
+        self, original: Callable[..., Any], environment: Any, source: Any, *args: Any, **options: Any
+    ) -> Any:
+        code = self._find(environment, source, is_expression=False) if not args and not options else None
+        return original(environment, source, *args, **options) if code is None else code
 
-        return compile_
-
-    def _around_expression(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def compile_expression(environment: Any, source: str, undefined_to_none: bool = True) -> Any:  # noqa: FBT001, FBT002
-            code = self._find(environment, source, is_expression=True)
-            if code is None:
-                return original(environment, source, undefined_to_none)
-            template = environment.template_class.from_code(environment, code, environment.make_globals(None), None)
-            return TemplateExpression(template, undefined_to_none)
-
-        return compile_expression
+    def _around_expression(
+        self,
+        original: Callable[..., Any],
+        environment: Any,
+        source: str,
+        undefined_to_none: bool = True,  # noqa: FBT001, FBT002 - as the original
+    ) -> Any:
+        code = self._find(environment, source, is_expression=True)
+        if code is None:
+            return original(environment, source, undefined_to_none)
+        template = environment.template_class.from_code(environment, code, environment.make_globals(None), None)
+        return TemplateExpression(template, undefined_to_none)
 
     def _find(self, environment: Any, source: Any, *, is_expression: bool) -> CodeType | None:
         if not isinstance(source, str):

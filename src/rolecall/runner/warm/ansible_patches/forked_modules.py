@@ -54,6 +54,7 @@ from rolecall.runner.warm.forked_child import (
     set_standard_streams,
 )
 from rolecall.runner.warm.playbook_process import ForkContext, ModuleResult, TaskPlacement, reason_not_local
+from rolecall.system.wrapping import wrap
 
 PROFILE = "legacy"
 _INTERPRETER_PREFIXES = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")
@@ -91,68 +92,53 @@ class _Payload(bytes):
 def install(context: ForkContext, placement: TaskPlacement) -> None:
     """Fork eligible modules, in this process and its workers."""
     wrappers = _Wrappers(context, placement)
-    base = action_plugins.ActionBase
-    base._execute_module = wrappers.around_execute(base._execute_module)  # noqa: SLF001 - the patch
-    base._is_pipelining_enabled = wrappers.around_pipelining(base._is_pipelining_enabled)  # noqa: SLF001 - the patch
-    action_plugins.modify_module = wrappers.around_build(action_plugins.modify_module)
+    wrap(action_plugins.ActionBase, "_execute_module", wrappers.execute_module)
+    wrap(action_plugins.ActionBase, "_is_pipelining_enabled", wrappers.is_pipelining_enabled)
+    wrap(action_plugins, "modify_module", wrappers.modify_module)
     local = loader.connection_loader.get("ansible.builtin.local", class_only=True)
-    local.exec_command = wrappers.around_command(local.exec_command)
+    wrap(local, "exec_command", wrappers.exec_command)
 
 
 class _Wrappers:
-    """The four wrappers; each process works on one task at a time."""
+    """The four wrappers, which receive the original first; each process works on one task at a time."""
 
     def __init__(self, context: ForkContext, placement: TaskPlacement) -> None:
         self._context = context
         self._placement = placement
         self._is_trying = False
 
-    def around_execute(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(original)
-
-        def execute(action: Any, *args: Any, **options: Any) -> Any:
-            name = "a module"
-            try:
-                given = signature.bind(action, *args, **options).arguments
-                name = given.get("module_name") or action._task.action  # noqa: SLF001 - as the original does
-                _check_task(action, is_async=bool(given.get("wrap_async")))
-                self._is_trying = True
-                return original(action, *args, **options)
-            except _NotForkable as reason:
-                self._placement.require_worker(str(reason))
-                self._context.add_note(f"module {name} is not forked: {reason}")
-            finally:
-                self._is_trying = False
+    def execute_module(self, original: Callable[..., Any], action: Any, *args: Any, **options: Any) -> Any:
+        name = "a module"
+        try:
+            given = inspect.signature(original).bind(action, *args, **options).arguments
+            name = given.get("module_name") or action._task.action  # noqa: SLF001 - as the original does
+            _check_task(action, is_async=bool(given.get("wrap_async")))
+            self._is_trying = True
             return original(action, *args, **options)
+        except _NotForkable as reason:
+            self._placement.require_worker(str(reason))
+            self._context.add_note(f"module {name} is not forked: {reason}")
+        finally:
+            self._is_trying = False
+        return original(action, *args, **options)
 
-        return execute
+    def is_pipelining_enabled(self, original: Callable[..., bool], *args: Any, **options: Any) -> bool:
+        return self._is_trying or original(*args, **options)
 
-    def around_pipelining(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        def is_enabled(action: Any, module_style: str, wrap_async: bool = False) -> bool:  # noqa: FBT001, FBT002
-            return self._is_trying or original(action, module_style, wrap_async)
+    def modify_module(self, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if not self._is_trying:
+            return original(*args, **options)
+        return _build(**inspect.signature(original).bind(*args, **options).arguments)
 
-        return is_enabled
-
-    def around_build(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(original)
-
-        def build(*args: Any, **options: Any) -> Any:
-            if not self._is_trying:
-                return original(*args, **options)
-            return _build(**signature.bind(*args, **options).arguments)
-
-        return build
-
-    def around_command(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def execute(connection: Any, cmd: Any, in_data: Any = None, sudoable: bool = True) -> Any:  # noqa: FBT001, FBT002
-            if not isinstance(in_data, _Payload):
-                self._placement.require_worker("it starts a program")
-                return original(connection, cmd, in_data=in_data, sudoable=sudoable)
-            ConnectionBase.exec_command(connection, cmd, in_data=in_data, sudoable=sudoable)
-            Display().vvv(f"EXEC module {in_data.call.module} in a forked process")
-            return self._run(in_data.call, connection.cwd)
-
-        return execute
+    def exec_command(
+        self, original: Callable[..., Any], connection: Any, cmd: Any, in_data: Any = None, *args: Any, **options: Any
+    ) -> Any:
+        if not isinstance(in_data, _Payload):
+            self._placement.require_worker("it starts a program")
+            return original(connection, cmd, in_data, *args, **options)
+        ConnectionBase.exec_command(connection, cmd, in_data, *args, **options)
+        Display().vvv(f"EXEC module {in_data.call.module} in a forked process")
+        return self._run(in_data.call, connection.cwd)
 
     def _run(self, call: _ModuleCall, cwd: bytes | None) -> ModuleResult:
         """Run a module to its end, unless the task has run it before it was restarted in this worker."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rolecall.runner.runs.discovery_image import RunDiscovery
+from rolecall.system.wrapping import wrap
 
 _MODULE = "ansible_collections.kubernetes.core.plugins.module_utils.client.discovery"
 _ADDED = ("prefix", "group", "api_version", "client", "preferred")
@@ -38,13 +39,13 @@ def install(known: RunDiscovery, host: str) -> None:
         return
     discoverer = module.Discoverer
     patch = _KnownDiscovery(known, host, module)
-    discoverer._Discoverer__init_cache = patch.around_init(discoverer._Discoverer__init_cache)  # noqa: SLF001 - the patch
-    discoverer._write_cache = patch.around_write(discoverer._write_cache)  # noqa: SLF001 - the patch
-    discoverer.get_resources_for_api_version = patch.around_resources(discoverer.get_resources_for_api_version)
+    wrap(discoverer, "_Discoverer__init_cache", patch.init_cache)
+    wrap(discoverer, "_write_cache", patch.write_cache)
+    wrap(discoverer, "get_resources_for_api_version", patch.get_resources)
 
 
 class _KnownDiscovery:
-    """The three wrappers."""
+    """The three wrappers; each receives the original first."""
 
     def __init__(self, known: RunDiscovery, host: str, module: Any) -> None:
         self._known, self._host = known, host
@@ -53,39 +54,32 @@ class _KnownDiscovery:
         self._group = module.kubernetes.dynamic.discovery.ResourceGroup
         self._library_version = module.__version__
 
-    def around_init(self, original: Callable[..., None]) -> Callable[..., None]:
-        def init_cache(discoverer: Any, refresh: bool = False) -> None:  # noqa: FBT001, FBT002 - as the original
-            if not self._is_about(discoverer):
-                original(discoverer, refresh)
-                return
-            discoverer.asks_directly = refresh or not self._known.is_current
-            discoverer._cache = {"library_version": self._library_version}  # noqa: SLF001 - as the original
-            discoverer._cache["version"] = {"kubernetes": dict(self._known.image.version)}  # noqa: SLF001 - as above
-            if not discoverer.asks_directly:
-                discoverer._cache["resources"] = self._groups(discoverer)  # noqa: SLF001 - as above
-            discoverer._load_server_info()  # noqa: SLF001 - as above
-            discoverer.discover()
+    def init_cache(self, original: Callable[..., None], discoverer: Any, refresh: bool = False) -> None:  # noqa: FBT001, FBT002 - as the original
+        if not self._is_about(discoverer):
+            original(discoverer, refresh)
+            return
+        discoverer.asks_directly = refresh or not self._known.is_current
+        discoverer._cache = {"library_version": self._library_version}  # noqa: SLF001 - as the original
+        discoverer._cache["version"] = {"kubernetes": dict(self._known.image.version)}  # noqa: SLF001 - as above
+        if not discoverer.asks_directly:
+            discoverer._cache["resources"] = self._groups(discoverer)  # noqa: SLF001 - as above
+        discoverer._load_server_info()  # noqa: SLF001 - as above
+        discoverer.discover()
 
-        return init_cache
+    def write_cache(self, original: Callable[..., None], discoverer: Any) -> None:
+        if not self._is_about(discoverer):
+            original(discoverer)
 
-    def around_write(self, original: Callable[..., None]) -> Callable[..., None]:
-        def write_cache(discoverer: Any) -> None:
-            if not self._is_about(discoverer):
-                original(discoverer)
-
-        return write_cache
-
-    def around_resources(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def get_resources(discoverer: Any, prefix: str, group: str, version: str, preferred: bool) -> Any:  # noqa: FBT001
-            found = None
-            if self._is_about(discoverer) and not discoverer.asks_directly and _PREFIXES.get(prefix) is (not group):
-                found = self._known.image.resources(group, version)
-            if found is None:
-                return original(discoverer, prefix, group, version, preferred)
-            place = {"prefix": prefix, "group": group, "api_version": version}
-            return self._made(discoverer.client, place, found, is_preferred=preferred)
-
-        return get_resources
+    def get_resources(  # noqa: PLR0913, PLR0917 - the arguments of the original
+        self, original: Callable[..., Any], discoverer: Any, prefix: str, group: str, version: str, preferred: Any
+    ) -> Any:
+        found = None
+        if self._is_about(discoverer) and not discoverer.asks_directly and _PREFIXES.get(prefix) is (not group):
+            found = self._known.image.resources(group, version)
+        if found is None:
+            return original(discoverer, prefix, group, version, preferred)
+        place = {"prefix": prefix, "group": group, "api_version": version}
+        return self._made(discoverer.client, place, found, is_preferred=preferred)
 
     def _is_about(self, discoverer: Any) -> bool:
         """Return whether a client is one of the API server of the run."""

@@ -14,6 +14,7 @@ from typing import Any
 from ansible.plugins import action as action_plugins
 
 from rolecall.runner.warm.playbook_process import reason_not_local
+from rolecall.system.wrapping import wrap
 
 _PLAIN_PATH = re.compile(r"^(~/|/)[\w/.+@-]*$")
 _DEFAULT_DIRECTORY = "~/.ansible/tmp"
@@ -21,43 +22,36 @@ _DEFAULT_DIRECTORY = "~/.ansible/tmp"
 
 def install() -> None:
     """Make directories by system calls for local actions with /bin/sh."""
-    base = action_plugins.ActionBase
-    base._make_tmp_path = _around_make(base._make_tmp_path)  # noqa: SLF001 - the patch
-    base._remove_tmp_path = _around_remove(base._remove_tmp_path)  # noqa: SLF001 - the patch
+    wrap(action_plugins.ActionBase, "_make_tmp_path", _make_tmp_path)
+    wrap(action_plugins.ActionBase, "_remove_tmp_path", _remove_tmp_path)
 
 
-def _around_make(original: Callable[..., str]) -> Callable[..., str]:
-    def make(action: Any, remote_user: str | None = None) -> str:
-        parent = action.get_shell_option("remote_tmp", default=_DEFAULT_DIRECTORY)
-        if reason_not_local(action) or not _PLAIN_PATH.match(parent):
-            return original(action, remote_user)
-        shell = action._connection._shell  # noqa: SLF001 - as the original
-        path = os.path.join(_expanded(parent, action), shell._generate_temp_dir_name())  # noqa: SLF001, PTH118
-        try:
-            _make(path)
-        except OSError:
-            return original(action, remote_user)
-        action._cleanup_remote_tmp = True  # noqa: SLF001 - as the original
-        shell.tmpdir = os.path.join(path, "")  # noqa: PTH118 - the slash at the end counts
-        return str(shell.tmpdir)
-
-    return make
+def _make_tmp_path(original: Callable[..., str], action: Any, remote_user: str | None = None) -> str:
+    parent = action.get_shell_option("remote_tmp", default=_DEFAULT_DIRECTORY)
+    if reason_not_local(action) or not _PLAIN_PATH.match(parent):
+        return original(action, remote_user)
+    shell = action._connection._shell  # noqa: SLF001 - as the original
+    path = os.path.join(_expanded(parent, action), shell._generate_temp_dir_name())  # noqa: SLF001, PTH118
+    try:
+        _make(path)
+    except OSError:
+        return original(action, remote_user)
+    action._cleanup_remote_tmp = True  # noqa: SLF001 - as the original
+    shell.tmpdir = os.path.join(path, "")  # noqa: PTH118 - the slash at the end counts
+    return str(shell.tmpdir)
 
 
-def _around_remove(original: Callable[..., None]) -> Callable[..., None]:
-    def remove(action: Any, tmp_path: str | None, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as the original
-        shell = action._connection._shell  # noqa: SLF001 - as the original
-        path = shell.tmpdir if tmp_path is None and shell.tmpdir else tmp_path
-        if not (force or action._should_remove_tmp_path(path)):  # noqa: SLF001 - as the original
-            return
-        if path and not reason_not_local(action):
-            shutil.rmtree(path, ignore_errors=True)
-        if not path or os.path.lexists(path):
-            original(action, tmp_path, force)
-        else:
-            shell.tmpdir = None
-
-    return remove
+def _remove_tmp_path(original: Callable[..., None], action: Any, tmp_path: str | None, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as the original
+    shell = action._connection._shell  # noqa: SLF001 - as the original
+    path = shell.tmpdir if tmp_path is None and shell.tmpdir else tmp_path
+    if not (force or action._should_remove_tmp_path(path)):  # noqa: SLF001 - as the original
+        return
+    if path and not reason_not_local(action):
+        shutil.rmtree(path, ignore_errors=True)
+    if not path or os.path.lexists(path):
+        original(action, tmp_path, force)
+    else:
+        shell.tmpdir = None
 
 
 def _expanded(parent: str, action: Any) -> str:
