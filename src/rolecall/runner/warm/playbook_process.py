@@ -148,9 +148,8 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
     set_environment(command.environment)
     context.titles.rename(sys.executable, *command.words)
     sys.argv = list(command.words)
-    reset_state.reset_for_run(
-        context.server_environment, context.event_descriptor if context.has("event-channel") else None
-    )
+    events = context.event_descriptor if context.has("event-channel") else None
+    reset_state.reset_for_run(context.server_environment, events)
     if context.has("display-events"):
         reset_state.defer_display_events()
     if context.has("config-warnings"):

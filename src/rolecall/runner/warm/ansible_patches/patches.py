@@ -76,7 +76,9 @@ class PatchStatus:
         return self.state == "in use"
 
 
-def _patch(name: str, module: str, table: str, needs: tuple[str, ...] = (), before: tuple[int, ...] = ()) -> Patch:
+def _patch(
+    name: str, module: str, table: str, needs: tuple[str, ...] = ("fork",), before: tuple[int, ...] = ()
+) -> Patch:
     """Return a patch; each line of ``table`` has a module and names in it, after "?" if these are optional."""
     functions: dict[bool, list[str]] = {True: [], False: []}
     for line in table.strip().splitlines():
@@ -98,6 +100,7 @@ PATCHES = (
         ansible.utils.vars: get_unique_id random_int
         ansible_runner.display_callback.callback.awx_display: EventContext.__init__ event_context
         """,
+        needs=(),
     ),
     _patch(
         "config-warnings",
@@ -107,7 +110,6 @@ PATCHES = (
         ? ansible.constants: handle_config_noise
         ? ansible.utils.display: _report_config_warnings
         """,
-        needs=("fork",),
     ),
     _patch(
         "display-events",
@@ -116,7 +118,6 @@ PATCHES = (
         ansible.executor.task_queue_manager: TaskQueueManager.load_callbacks
         ansible_runner.display_callback.callback.awx_display: with_context with_verbosity display_with_context
         """,
-        needs=("fork",),
     ),
     _patch(
         "caller-frames",
@@ -126,7 +127,6 @@ PATCHES = (
         ? ansible.module_utils._internal._stack: caller_frame iter_stack
         ? ansible.module_utils._internal._traceback: maybe_capture_traceback
         """,
-        needs=("fork",),
     ),
     _patch(
         "event-channel",
@@ -135,7 +135,6 @@ PATCHES = (
         ansible_runner.display_callback.callback.awx_display: AnsibleJSONEncoderLocal EventContext
         ansible_runner.runner: Runner.event_callback
         """,
-        needs=("fork",),
     ),
     _patch(
         "parsed-yaml",
@@ -147,7 +146,6 @@ PATCHES = (
         ? ansible.parsing.dataloader: DataLoader.get_text_file_contents
         ? ansible.template: trust_as_template
         """,
-        needs=("fork",),
     ),
     # Compiles the templates in parsed files. `AnsibleEnvironment.compile` is Jinja's own today.
     _patch(
@@ -182,7 +180,6 @@ PATCHES = (
         ? ansible.module_utils.basic: _ANSIBLE_PROFILE _PARSED_MODULE_ARGS
         ? ansible.module_utils.common.json: AnsibleJSONEncoder get_module_encoder
         """,
-        needs=("fork",),
     ),
     _patch(
         "temporary-directories",
@@ -191,7 +188,6 @@ PATCHES = (
         ansible.plugins.action: ActionBase._make_tmp_path ActionBase._remove_tmp_path ActionBase._should_remove_tmp_path
         ansible.plugins.shell: ShellBase._generate_temp_dir_name
         """,
-        needs=("fork",),
     ),
     # The wrappers of forked-modules restart a task in a worker if it would start a program.
     _patch(
@@ -233,7 +229,6 @@ PATCHES = (
         ansible_collections.kubernetes.core.plugins.action.k8s: ActionModule.load_template
         ? ansible.template: trust_as_template
         """,
-        needs=("fork",),
         before=TRUSTS_TEMPLATES,
     ),
     # Without any of these, a plan could change something. `getattr` and `getitem` are Jinja's own today.
