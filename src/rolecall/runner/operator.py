@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -43,7 +43,7 @@ from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import Check, run_environment, serving
 from rolecall.runner.warm.starter import ForkserverStarter, starter_for
 from rolecall.runner.watch_controller import ClusterContext, Observation, OperatorContext, RunContext, WatchController
-from rolecall.system.blocking_work import kept_running
+from rolecall.system.blocking_work import running_in_background
 from rolecall.system.clock import LoopClock
 from rolecall.system.files import OwnedDirectory, check_writable
 from rolecall.system.logs import get_logger
@@ -92,7 +92,7 @@ async def run_operator(
         elector: Elector | ShardMember | None = None
         if election is not None:
             join = Elector if shards is None else partial(ShardMember, shards)
-            elector = join(client, election, clock, metrics, guard.end_at if guard else None)
+            elector = join(client, election, clock, metrics, guard.end_at if guard else lambda _end: None)
         manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
         manager.cancellation_seconds = cancellation_seconds(settings)
         workers = [watch.workers or settings.workers for watch in watches]
@@ -134,23 +134,19 @@ async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Ca
         manager.add(controller.controller)
         controllers.append(controller)
         logger.info("Watching resource", gvk=str(watch.gvk), content=str(watch.content.path))
-    async with dashboard(context, controllers):
-        with _stopped_by_signals(manager):
-            # Follow changed roles, and remove the workspaces of objects that were deleted without a last reconcile.
-            tasks = []
-            for each in controllers:
-                follow = partial(watch_content, each.watch, each.content_changed)
-                tasks.append(asyncio.create_task(kept_running(f"files of {each.watch.gvk}", follow)))
-                remove = each.orphaned_workspaces.keep_removing
-                tasks.append(asyncio.create_task(kept_running(f"orphaned workspaces of {each.watch.gvk}", remove)))
-            try:
-                await manager.run()
-            finally:
-                if on_stop is not None:
-                    on_stop()
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+    async with dashboard(context, controllers), AsyncExitStack() as stack:
+        stack.enter_context(_stopped_by_signals(manager))
+        # Follow changed roles, and remove the workspaces of objects that were deleted without a last reconcile.
+        for each in controllers:
+            follow = partial(watch_content, each.watch, each.content_changed)
+            await stack.enter_async_context(running_in_background(f"files of {each.watch.gvk}", follow))
+            remove = each.orphaned_workspaces.keep_removing
+            await stack.enter_async_context(running_in_background(f"orphaned workspaces of {each.watch.gvk}", remove))
+        try:
+            await manager.run()
+        finally:
+            if on_stop is not None:
+                on_stop()
 
 
 @contextmanager

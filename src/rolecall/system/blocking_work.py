@@ -8,7 +8,8 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from rolecall.system.logs import get_logger
@@ -66,6 +67,17 @@ async def kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
         logger.error("Background task failed; starting it again", task=name, reason=reason, delay_seconds=delay)
         await asyncio.sleep(delay)
         delay = min(2 * delay, _MAX_RESTART_SECONDS)
+
+
+@asynccontextmanager
+async def running_in_background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Do work as ``kept_running`` does until the block ends; then cancel it and wait for its end."""
+    task = asyncio.create_task(kept_running(name, work))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def uninterrupted(work: Awaitable[ResultT]) -> ResultT:

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.system import blocking_work
-from rolecall.system.blocking_work import kept_running, run_in_thread
+from rolecall.system.blocking_work import kept_running, run_in_thread, running_in_background
 
 NAME = contextvars.ContextVar("NAME", default="")
 
@@ -83,3 +83,21 @@ async def test_background_work_that_ends_is_logged_and_started_again(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [(each["task"], "inotify" in each["reason"]) for each in logs] == [("files of Thing", fails)] * 2
+
+
+async def test_background_work_has_ended_when_its_block_ends() -> None:
+    events: list[str] = []
+    started = asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            events.append("ended")
+
+    async with running_in_background("files of Thing", work):
+        await asyncio.wait_for(started.wait(), 20)
+        events.append("block")
+    assert events == ["block", "ended"]

@@ -127,6 +127,13 @@ def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> El
     )
 
 
+def leadership_lost(election: Election, why: str) -> LeadershipLostError:
+    """Log that a Lease was lost, and return the error."""
+    error = LeadershipLostError(f"lost the Lease {election.key}: {why}")
+    logger.error("Lost the Lease", lease=str(election.key), error=str(error))
+    return error
+
+
 @dataclass(slots=True)
 class Attempts:
     """Attempts to read or write a Lease, each limited in time; a repeated error is logged once."""
@@ -166,7 +173,7 @@ class Elector:
     election: Election
     clock: Clock
     metrics: "OperatorMetrics | None" = None
-    on_renewal: Callable[[float], None] | None = None
+    on_renewal: Callable[[float], None] = lambda _end: None
     """Called with the monotonic time at which this replica must have ended, whenever that changes; infinity after the
     release of the Lease."""
 
@@ -226,8 +233,7 @@ class Elector:
         self._renewed = -math.inf  # nothing is written from here on
         if await self._attempts.within(self.election.retry_seconds, self._free()):
             logger.info("Released the Lease", lease=str(self.election.key))
-        if self.on_renewal is not None:
-            self.on_renewal(math.inf)
+        self.on_renewal(math.inf)
 
     def _report(self, *, leading: bool) -> None:
         """Log and count the state of the election; members report it for their group."""
@@ -268,9 +274,7 @@ class Elector:
 
     def _lose(self, why: str) -> NoReturn:
         self._elected.clear()
-        error = LeadershipLostError(f"lost the Lease {self.election.key}: {why}")
-        logger.error("Lost the Lease", lease=str(self.election.key), error=str(error))
-        raise error
+        raise leadership_lost(self.election, why)
 
     async def _attempt(self, seconds: float) -> bool:
         """Try once to take or renew the Lease; return whether this replica certainly holds it."""
@@ -278,8 +282,7 @@ class Elector:
         if not await self._attempts.within(seconds, self._take_or_renew()):
             return False
         self._renewed = started  # other replicas count from the time at which they see the renewal, which is later
-        if self.on_renewal is not None:
-            self.on_renewal(started + self.election.work_seconds)
+        self.on_renewal(started + self.election.work_seconds)
         return True
 
     async def _take_or_renew(self) -> bool:

@@ -21,10 +21,10 @@ from rolecall.runner.election.elector import (
     Attempts,
     Election,
     Elector,
-    LeadershipLostError,
     LeaseClient,
     free_lease,
     held_lease,
+    leadership_lost,
     new_lease,
     timestamp,
 )
@@ -81,7 +81,7 @@ class ShardMember:
     """The group Lease and the identity of this replica."""
     clock: Clock
     metrics: "OperatorMetrics | None" = None
-    on_renewal: Callable[[float], None] | None = None
+    on_renewal: Callable[[float], None] = lambda _end: None
     """Called with the monotonic time at which this replica must have ended, whenever that changes."""
 
     membership: Membership = field(init=False)
@@ -187,9 +187,7 @@ class ShardMember:
         if why := self.membership.why_lost(self.clock.monotonic()):
             self._is_lost = True
             reason = f": {self._attempts.last_error}" if self._attempts.last_error else ""
-            error = LeadershipLostError(f"lost the Lease {self.election.key}: {why}{reason}")
-            logger.error("Lost the Lease", lease=str(self.election.key), error=str(error))
-            raise error
+            raise leadership_lost(self.election, f"{why}{reason}")
         has_changed = await self._write_all() if has_looked else False
         self._follow(group)
         handoff = self.membership.begin_handoff(self.clock.monotonic())
@@ -284,9 +282,8 @@ class ShardMember:
         self._update_end()
 
     def _update_end(self) -> None:
-        if self.on_renewal is not None:
-            is_member = self._joined.is_set()
-            self.on_renewal(min(self._member_end, self.membership.group_end) if is_member else math.inf)
+        is_member = self._joined.is_set()
+        self.on_renewal(min(self._member_end, self.membership.group_end) if is_member else math.inf)
 
     def _at_most(self, seconds: float) -> float:
         """Return so many seconds, or those until the deadline if they are fewer."""

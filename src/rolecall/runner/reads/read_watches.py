@@ -248,7 +248,7 @@ class ReadWatches:
     source_of: SourceOf
     clock: Clock
     kinds: Collection[GVK] = ()
-    report: Callable[[str, int, int], None] | None = None
+    report: Callable[[str, int, int], None] = lambda _kind, _watches, _subscriptions: None
     _kinds: dict[GVK, KindReads] = field(default_factory=dict)
     _unwatchable: set[GVK] = field(default_factory=set)
     _cleaning: asyncio.Task[None] | None = None
@@ -309,8 +309,7 @@ class ReadWatches:
             )
 
     def _report(self, kind: KindReads) -> None:
-        if self.report is not None:
-            self.report(str(kind.gvk), len(kind.scopes), kind.subscriptions)
+        self.report(str(kind.gvk), len(kind.scopes), kind.subscriptions)
 
     async def _clean(self) -> None:
         while True:

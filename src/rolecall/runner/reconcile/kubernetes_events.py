@@ -27,7 +27,7 @@ from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.status import FAILURE, own_condition
 from rolecall.runner.runs.events import RunSummary, cut
-from rolecall.system.blocking_work import kept_running
+from rolecall.system.blocking_work import running_in_background
 from rolecall.system.logs import get_logger
 
 logger = get_logger("events")
@@ -88,15 +88,13 @@ class EventRecorder:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["EventRecorder"]:
         """Write in the background; Events that are still queued at the end get one second."""
-        task = asyncio.create_task(kept_running("Events", self._write_all))
-        try:
-            yield self
-        finally:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_SECONDS):
-                    await self._waiting.join()
-            task.cancel()
-            await asyncio.wait([task])
+        async with running_in_background("Events", self._write_all):
+            try:
+                yield self
+            finally:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LAST_SECONDS):
+                        await self._waiting.join()
 
     async def _write_all(self) -> None:
         while True:

@@ -37,7 +37,7 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import CONTENT_TYPE, OperatorMetrics, RefusedError
-from rolecall.system.blocking_work import kept_running, run_in_thread
+from rolecall.system.blocking_work import run_in_thread, running_in_background
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
 
@@ -170,12 +170,8 @@ async def serving_tls(settings: Settings, metrics: OperatorMetrics) -> AsyncIter
         return
     certificate = ServingCertificate(mounted_directory(), lambda ok: metrics.count_certificate(succeeded=ok))
     certificate.load()
-    task = asyncio.create_task(kept_running("certificate of the metrics endpoint", certificate.watch))
-    try:
+    async with running_in_background("certificate of the metrics endpoint", certificate.watch):
         yield certificate.context
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
