@@ -20,7 +20,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.api_access import ApiAccess, RequestListener
 from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, cut, strip_colors
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
-from rolecall.runner.runs.variables import ExtraVarsRequest, check_nesting, extra_vars
+from rolecall.runner.runs.variables import ExtraVarsRequest, all_values, check_nesting, extra_vars
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
@@ -171,15 +171,7 @@ def check_size(obj: RawObject, limit: int) -> None:
 
 def count_values(value: Any) -> int:
     """Return the number of values in a JSON value, including itself, at any depth."""
-    found, unvisited = 0, [value]
-    while unvisited:
-        each = unvisited.pop()
-        found += 1
-        if isinstance(each, dict):
-            unvisited.extend(each.values())
-        elif isinstance(each, list):
-            unvisited.extend(each)
-    return found
+    return sum(1 for _ in all_values(value))
 
 
 _QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}

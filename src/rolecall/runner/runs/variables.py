@@ -18,7 +18,7 @@ ansible-core before 2.19 evaluates, because a key can't be marked. ``check_nesti
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
@@ -109,15 +109,22 @@ def check_nesting(obj: RawObject) -> None:
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """Return the items of a mapping or list."""
-    return value.values() if isinstance(value, dict) else value
+    """Return the items of a mapping or list, none of another value."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _check_keys(values: list[Any], *, mark_unsafe: bool) -> None:
-    """Raise ValueError for a key, at any depth, that would not be data to Ansible."""
-    unvisited = list(values)
+def all_values(value: Any) -> Iterator[Any]:
+    """Yield a JSON value, and each value in it at any depth."""
+    unvisited = [value]
     while unvisited:
         each = unvisited.pop()
+        yield each
+        unvisited.extend(_items(each))
+
+
+def _check_keys(value: Any, *, mark_unsafe: bool) -> None:
+    """Raise ValueError for a key, at any depth, that would not be data to Ansible."""
+    for each in all_values(value):
         for key in each if isinstance(each, dict) else ():
             if key.startswith(_DECODED):
                 raise ValueError(f"the object has the key {key!r}, which Ansible itself acts on: rename the key")
@@ -126,7 +133,6 @@ def _check_keys(values: list[Any], *, mark_unsafe: bool) -> None:
                     f"the object has the key {key!r}, which ansible-core before 2.19 would evaluate as a template, in "
                     "spite of markUnsafe: rename the key, or update ansible-core"
                 )
-        unvisited.extend(item for item in _items(each) if isinstance(item, dict | list))
 
 
 def object_variable(gvk: GVK) -> str:
@@ -134,15 +140,18 @@ def object_variable(gvk: GVK) -> str:
     return f"_{gvk.group}_{gvk.kind.lower()}".replace(".", "_").replace("-", "_")
 
 
+def with_texts(value: Any, change: Callable[[str], Any]) -> Any:
+    """Return a copy of a JSON value with each string in it, except keys, replaced by that of a function."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: with_texts(item, change) for key, item in value.items()}
+    return [with_texts(item, change) for item in value] if isinstance(value, list) else value
+
+
 def _unsafe(value: Any) -> Any:
     """Mark every string, at any depth, as data that Ansible must not evaluate as a template."""
-    if isinstance(value, str):
-        return {"__ansible_unsafe": value}
-    if isinstance(value, dict):
-        return {key: _unsafe(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_unsafe(item) for item in value]
-    return value
+    return with_texts(value, lambda text: {"__ansible_unsafe": text})
 
 
 _RESERVED = re.compile(

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rolecall.runner.runs.variables import with_texts
+
 MAX_COPIED_BYTES = 64 * 1024 * 1024
 """How much of a directory is copied, so that a task can work on all of it."""
 
@@ -43,19 +45,11 @@ class PlanFiles:
 
     def outward(self, value: Any) -> Any:
         """Return a value of a result with the paths of a real run."""
-        if isinstance(value, str):
-            return value.replace(self._root, "")
-        if isinstance(value, dict):
-            return {key: self.outward(inner) for key, inner in value.items()}
-        return [self.outward(inner) for inner in value] if isinstance(value, list) else value
+        return with_texts(value, lambda text: text.replace(self._root, ""))
 
     def inward(self, value: Any) -> Any:
         """Return an argument of a program in which each path of a file that the run has written is mapped."""
-        if isinstance(value, str):
-            return _ABSOLUTE.sub(lambda found: self._inward(found.group()), value)
-        if isinstance(value, dict):
-            return {key: self.inward(inner) for key, inner in value.items()}
-        return [self.inward(inner) for inner in value] if isinstance(value, list) else value
+        return with_texts(value, lambda text: _ABSOLUTE.sub(lambda found: self._inward(found.group()), text))
 
     def readable(self, path: str) -> str:
         """Return the path from which to read an absolute path; the real one for a directory that exists in both."""
