@@ -182,13 +182,8 @@ class ConditionList:
         if (found := self._find(condition["type"])) is not None:
             self.items[self.items.index(found)] = copy.deepcopy(condition)
 
-    def observe(self, kind: str) -> None:
-        """Set the generation that a condition describes, if the kind has generations."""
-        if (found := self._find(kind)) is not None and self._context.generation:
-            found["observedGeneration"] = self._context.generation
-
-    def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
-        """Set a condition, or add it at the end."""
+    def put(self, kind: str, value: str, reason: str, message: str, **further: Any) -> None:
+        """Set a condition, or add it at the end; it has only those ``further`` fields that have a value."""
         old = self._find(kind)
         if old is None and any(item.get("type") == kind for item in self.items):
             return
@@ -199,7 +194,7 @@ class ConditionList:
             "reason": reason,
             "message": message,
             "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._context.text,
-            **({"ansibleResult": result} if result else {}),
+            **{name: given for name, given in further.items() if given},
         }
         if old is None:
             self.items.append(new)
@@ -272,15 +267,15 @@ def finished(old: Status, outcome: ReconcileOutcome, context: ConditionContext) 
     """Return the status after a run."""
     conditions = ConditionList(old, context)
     conditions.remove(PAUSED)
-    result = _ansible_result(outcome)
+    result = {**asdict(outcome.counts), "completion": outcome.completion} if outcome.counts is not None else None
     if outcome.failure is None:
         message = "Last reconciliation succeeded" + (f"; {outcome.remark}" if outcome.remark else "")
-        conditions.put(RUNNING, "True", "Successful", "Awaiting next reconciliation", result)
+        conditions.put(RUNNING, "True", "Successful", "Awaiting next reconciliation", ansibleResult=result)
         conditions.put(SUCCESSFUL, "True", "Successful", cut(message))
         conditions.put(FAILURE, "False", "Successful", "")
     else:
         conditions.change_status(RUNNING, "False")
-        conditions.put(FAILURE, "True", "Failed", cut(outcome.failure), result)
+        conditions.put(FAILURE, "True", "Failed", cut(outcome.failure), ansibleResult=result)
         conditions.put(SUCCESSFUL, "False", "Failed", "")
     return {
         **old,
@@ -392,17 +387,8 @@ def run_document(summary: RunSummary) -> dict[str, object]:
         "rc": summary.rc,
         "durationSeconds": round(summary.duration_seconds, 3),
         "completion": summary.completion,
-        "ok": summary.counts.ok,
-        "changed": summary.counts.changed,
-        "skipped": summary.counts.skipped,
-        "failures": summary.counts.failures,
+        **asdict(summary.counts),
     }
-
-
-def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
-    if outcome.counts is None:
-        return None
-    return {**asdict(outcome.counts), "completion": outcome.completion}
 
 
 def _essence(status: Status, *, like: Status) -> Status:
@@ -500,8 +486,9 @@ class Readiness:
 
     def _has_stalled(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> bool:
         """Return whether no further retry is expected to help a failed object; only this method decides it."""
-        was_stalled = (condition_of(old, STALLED) or {}).get("status") == "True"
-        if outcome.is_final or not self.stalled_after or (was_stalled and _is_foreign(condition_of(old, STALLED))):
+        stalled = condition_of(old, STALLED) or {}
+        was_stalled = stalled.get("status") == "True"
+        if outcome.is_final or not self.stalled_after or (was_stalled and _is_foreign(stalled)):
             return True
         # Only failures of the same generation count.
         failure = own_condition(old, FAILURE) or {}
@@ -526,8 +513,7 @@ def _with_ready(new: Status, context: ConditionContext, reason: str, values: Tex
     for kind, value, message in zip(_TYPES, values, messages, strict=True):
         found = condition_of(new, kind)
         if not _is_foreign(found) or (reason == RUN_FAILED and found is not None and found.get("status") != value):
-            conditions.put(kind, value, reason, cut(message))
-            conditions.observe(kind)
+            conditions.put(kind, value, reason, cut(message), observedGeneration=context.generation)
     if context.ready_reason and (ready := condition_of({"conditions": conditions.items}, READY)):
         ready["reason"] = context.ready_reason
     return {**new, "conditions": conditions.items}

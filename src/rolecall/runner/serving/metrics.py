@@ -98,9 +98,8 @@ class OperatorMetrics:
         self._leading = self._gauge("leader_election_master_status", text, "name")
         text = "Renewals that had to read the Lease first"
         self._slow_renewals = self._counter("leader_election_slowpath_total", text, "name")
-        self._shard_held = self._gauge(
-            "ansible_operator_shard_held", "1 for each shard that this replica holds", "shard"
-        )
+        text = "1 for each shard that this replica holds"
+        self._shard_held = self._gauge("ansible_operator_shard_held", text, "shard")
         text = "Replicas that share the shards, as this replica sees them"
         self._shard_members = self._gauge("ansible_operator_shard_members", text)
         self._shards_shown: set[int] = set()
@@ -447,17 +446,14 @@ class UserMetrics:
         """Return a new, registered metric. Raise ValueError for an invalid name or one in use."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name[:200]!r} is not a valid metric name")
-        match kind:
-            case "counter":
-                counter = PlainCounter(name, description)
-                self._registry.register(counter)
-                return counter
-            case "gauge":
-                return Gauge(name, description, registry=self._registry)
-            case "histogram":
-                return Histogram(name, description, buckets=DEFAULT_BUCKETS, registry=self._registry)
-            case _:
-                return Summary(name, description, registry=self._registry)
+        if kind == "counter":
+            counter = PlainCounter(name, description)
+            self._registry.register(counter)
+            return counter
+        if kind == "histogram":
+            return Histogram(name, description, buckets=DEFAULT_BUCKETS, registry=self._registry)
+        family = Gauge if kind == "gauge" else Summary
+        return family(name, description, registry=self._registry)
 
 
 def _read_operations(kind: str, raw: object) -> dict[str, Any]:
