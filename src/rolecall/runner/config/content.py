@@ -89,7 +89,9 @@ class ContentFinder:
 
 
 _ENDINGS = (".yml", ".yaml", ".json")
-_FILES = tuple(f"meta/{name}{ending}" for name in ("argument_specs", "main") for ending in _ENDINGS)
+ARGUMENT_SPECS = tuple(f"meta/{name}{ending}" for name in ("argument_specs", "main") for ending in _ENDINGS)
+"""Where a role may have its argument specs, in Ansible's order."""
+
 _KEY = "argument_specs"
 DECLARED = "declared"
 
@@ -120,7 +122,7 @@ def declared_variables(content: Content) -> frozenset[str]:
         raise ValueError(  # noqa: TRY004 - one type for all errors of a watch
             f"declared needs a role with argument specs, found the playbook {content.path}: use a role, or all"
         )
-    for path in (content.path / name for name in _FILES):
+    for path in (content.path / name for name in ARGUMENT_SPECS):
         if not os.path.isfile(path):  # noqa: PTH113 - pathlib raises PermissionError
             continue
         try:
@@ -140,6 +142,6 @@ def declared_variables(content: Content) -> frozenset[str]:
             raise ValueError(f"{path}: {_KEY}.main.options: expected a mapping")  # noqa: TRY004 - as above
         return frozenset(map(str, options))
     raise ValueError(
-        f"declared needs the role's argument specs: declare its variables in {content.path / _FILES[0]}, below "
+        f"declared needs the role's argument specs: declare its variables in {content.path / ARGUMENT_SPECS[0]}, below "
         "argument_specs.main.options, or use all"
     )

@@ -360,9 +360,8 @@ def _decode_metadata(raw: bytes) -> dict[str, Any]:
             metadata["name" if number == _NAME else "namespace"] = value.decode()
         elif number == _ANNOTATIONS:
             entry = dict(_fields(value))
-            metadata.setdefault("annotations", {})[_decode_string(entry.get(1, b""))] = _decode_string(
-                entry.get(2, b"")
-            )
+            name, text = (_decode_string(entry.get(part, b"")) for part in (1, 2))
+            metadata.setdefault("annotations", {})[name] = text
         elif number == _OWNER_REFERENCES:
             metadata.setdefault("ownerReferences", []).append(_decode_reference(value))
     return metadata

@@ -112,7 +112,10 @@ def document_of(
         for each in resources:
             mask.words |= {each.gvk.group, each.gvk.version, each.gvk.kind, each.gvk.api_version, each.plural}
             mask.words |= each.subresources
-        add_words(mask, [head["object"], lines[-1], *(line.get("answer") for line in exchanges if _is_ok(line))])
+        add_words(
+            mask,
+            [head["object"], lines[-1], *(line.get("answer") for line in exchanges if line["status"] in _SUCCESSES)],
+        )
         plain = [_masked(json.loads(text), mask) if mask.may_be_in(text) else text for text in plain]
     *before, end = plain
     placeholders = mask.placeholders_in("\n".join(plain))
@@ -285,10 +288,6 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _is_ok(exchange: Line) -> bool:
-    return exchange["status"] in _SUCCESSES
 
 
 def _masked(line: Line, mask: Mask) -> str:

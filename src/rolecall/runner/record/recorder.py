@@ -93,10 +93,9 @@ class Recorder:
         record.ending = ending
         try:
             await self._write(watch, record)
-        except OSError as error:
-            logger.warning("Could not write the record of a run", error=str(error), job=record.ident)
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
-            logger.warning("Could not write the record of a run", error=without_text(error), job=record.ident)
+            text = str(error) if isinstance(error, OSError) else without_text(error)
+            logger.warning("Could not write the record of a run", error=text, job=record.ident)
         if self.history is not None:
             self.history.add(record, await self._failure(watch, record))
         self.memory.add(record)

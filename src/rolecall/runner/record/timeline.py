@@ -251,9 +251,8 @@ def diff_lines(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
     old, new = as_yaml(_named_first(before)) if before else [], as_yaml(_named_first(after)) if after else []
     is_long = max(len(old), len(new)) > _LONG  # repeated lines would take quadratic time
     lines: list[_Line] = []
-    for tag, old_start, old_end, new_start, new_end in difflib.SequenceMatcher(
-        None, old, new, autojunk=is_long
-    ).get_opcodes():
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=is_long)
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag == "equal":
             lines += ((" ", line) for line in old[old_start:old_end])
         else:

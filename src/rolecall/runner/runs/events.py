@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from rolecall.kube.quantities import format_bytes
+from rolecall.runner.config.content import ARGUMENT_SPECS
 
 MESSAGE_LIMIT_BYTES = 2048
 """The longest message of a run: it has to fit into a condition and into a log line."""
@@ -273,20 +274,16 @@ def _argument_specs(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     role = context.get("path")
     if context.get("type") != "role" or not isinstance(role, str) or not str(data.get("task")).startswith(_VALIDATION):
         return ""
-    names = (
-        f"{role}/meta/{name}{ending}" for name in ("argument_specs", "main") for ending in (".yml", ".yaml", ".json")
-    )
-    return f"{next((name for name in names if Path(name).is_file()), f'{role}/meta/argument_specs.yml')}:1"
+    paths = [Path(role, name) for name in ARGUMENT_SPECS]
+    return f"{next((path for path in paths if path.is_file()), paths[0])}:1"
 
 
 def _requeue(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     is_result = name in ("runner_on_ok", "runner_item_on_ok")
     if not is_result or data.get("task_action") not in REQUEUE_ACTIONS or not result or "results" in result:
         return None
-    given = {key: result[key] for key in ("period", "at") if result.get(key) is not None}
-    return {key: value if isinstance(value, int | float) else _name(value) for key, value in given.items()} or {
-        "period": None
-    }
+    given = {key: result[key] for key in ("period", "at") if result.get(key) is not None} or {"period": None}
+    return {key: value if isinstance(value, int | float | None) else _name(value) for key, value in given.items()}
 
 
 def _written(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:

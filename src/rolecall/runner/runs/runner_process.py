@@ -88,7 +88,7 @@ def main(notes: "Notes | None" = None, adapt: Adapt = lambda _: None) -> None:
     """Run the ``RunnerInput`` from stdin, pass on the notes, and exit when no process of the run remains."""
     output = Output(os.dup(1))
     os.dup2(2, 1)  # everything that this process prints goes to stderr
-    wake_up = _wake_up_on_signals()
+    wake_up = wake_up_on(signal.SIGTERM, signal.SIGINT, PARENT_DIED)
     become_subreaper()
     run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
     limit_memory(run_input.memory_limit_bytes)
@@ -109,13 +109,13 @@ def main(notes: "Notes | None" = None, adapt: Adapt = lambda _: None) -> None:
     os._exit(0)  # the thread may hang in ansible-runner, and nothing else remains to be done
 
 
-def _wake_up_on_signals() -> int:
-    """Return a descriptor that receives the number of each signal that ends this process."""
+def wake_up_on(*signals: signal.Signals) -> int:
+    """Return a descriptor that receives the number of each of these signals, which have no other effect then."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT, PARENT_DIED):
-        signal.signal(number, lambda _number, _frame: None)
+    for each in signals:
+        signal.signal(each, lambda _number, _frame: None)
     return reading
 
 

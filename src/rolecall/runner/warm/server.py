@@ -154,10 +154,7 @@ class _Server:
 
     def serve(self) -> None:
         """Fork children until the operator closes its end."""
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        reading = runner_process.wake_up_on(signal.SIGCHLD)
         with selectors.DefaultSelector() as selector:
             selector.register(self.control, selectors.EVENT_READ)
             selector.register(reading, selectors.EVENT_READ)
