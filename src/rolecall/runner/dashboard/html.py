@@ -109,14 +109,6 @@ def static_path(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(static_file(name)).hexdigest()[:12]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """The part of a page that updates itself, and a tag that changes with it."""
-
-    html: Markup
-    tag: str
-
-
 @dataclass(slots=True)
 class Pages:
     """Renders the templates; ``now`` is the wall clock."""
@@ -151,12 +143,12 @@ class Pages:
         }
         self._environment = environment
 
-    def fragment(self, name: str, address: str, view: Any) -> Fragment:
-        """Return the part of a page that updates itself from ``address``."""
+    def fragment(self, name: str, address: str, view: Any) -> tuple[Markup, str]:
+        """Return the part of a page that updates itself from ``address``, and a tag that changes with it."""
         inner = self._environment.get_template(_POLLED[name]).render(view=view)
         tag = f'"{hashlib.sha256(inner.encode()).hexdigest()[:32]}"'
         polled = self._environment.get_template("polled.html").render(inner=Markup(inner), address=address, tag=tag)  # noqa: S704 - a rendered template
-        return Fragment(Markup(polled), tag)  # noqa: S704 - a rendered template
+        return Markup(polled), tag  # noqa: S704 - a rendered template
 
     def page(self, name: str, view: Any, polled: Markup | None = None) -> str:
         """Return a whole page."""

@@ -105,8 +105,7 @@ class _Handlers:
     pages: Pages = field(default_factory=Pages)
 
     async def objects(self, request: web.Request) -> web.Response:
-        view = await self.lists.view(query_of(request.query))
-        return await self._answer(request, "objects", view)
+        return await self._answer(request, "objects", await self.lists.view(query_of(request.query)))
 
     async def object(self, request: web.Request) -> web.Response:
         found = self._find(request)
@@ -150,11 +149,11 @@ class _Handlers:
             return _json(view)
         is_part = request.query.get("part") == "polled"
         address = str(request.rel_url.update_query(part="polled"))
-        fragment = await run_in_thread(partial(self.pages.fragment, name, address, view))
-        if is_part and request.headers.get("If-None-Match") == fragment.tag:
-            return web.Response(status=304, headers={"ETag": fragment.tag})
-        text = str(fragment.html) if is_part else self.pages.page(name, view, fragment.html)
-        return web.Response(text=text, content_type=_HTML, headers={"ETag": fragment.tag} if is_part else {})
+        polled, tag = await run_in_thread(partial(self.pages.fragment, name, address, view))
+        if is_part and request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers={"ETag": tag})
+        text = str(polled) if is_part else self.pages.page(name, view, polled)
+        return web.Response(text=text, content_type=_HTML, headers={"ETag": tag} if is_part else {})
 
     def _missing(self, request: web.Request, title: str, text: str) -> web.Response:
         if _wants_json(request):

@@ -16,7 +16,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
-from rolecall.runner.dashboard.views import State, kind_id
+from rolecall.runner.dashboard.views import Condition, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.reconcile.context import is_paused
 from rolecall.runner.reconcile.status import conditions_of
@@ -27,16 +27,6 @@ MAX_CONDITIONS: Final = 32
 _MAX_LENGTH: Final = 200
 _GOOD: Final = frozenset({("Successful", "True"), ("Ready", "True")})
 _CERTAINLY_BAD: Final = frozenset({("Failure", "True"), ("Stalled", "True")})
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition in the status."""
-
-    type: str
-    status: str
-    reason: str
-    since: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +43,7 @@ class ObjectNote:
     @classmethod
     def of(cls, key: ObjectKey, obj: RawObject) -> "ObjectNote":
         """Return the note of an object."""
-        found = conditions_of(status_of(obj))[:MAX_CONDITIONS]
-        conditions = tuple(_condition(each) for each in found)
+        conditions = tuple(map(_condition, conditions_of(status_of(obj))[:MAX_CONDITIONS]))
         return cls(key, generation_of(obj), verdict_of(conditions), conditions, is_paused(obj), is_being_deleted(obj))
 
 

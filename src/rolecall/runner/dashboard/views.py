@@ -106,13 +106,19 @@ class ListView:
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionView:
-    """A condition; ``message`` is empty unless a record has it, in which secrets are masked."""
+class Condition:
+    """A condition in a status."""
 
     type: str
     status: str
     reason: str
     since: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionView(Condition):
+    """A condition; ``message`` is empty unless a record has it, in which secrets are masked."""
+
     message: str
 
 
