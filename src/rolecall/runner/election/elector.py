@@ -172,7 +172,7 @@ class Elector:
     client: LeaseClient
     election: Election
     clock: Clock
-    metrics: "OperatorMetrics | None" = None
+    metrics: "OperatorMetrics"
     on_renewal: Callable[[float], None] = lambda _end: None
     """Called with the monotonic time at which this replica must have ended, whenever that changes; infinity after the
     release of the Lease."""
@@ -222,7 +222,7 @@ class Elector:
                 await sleep(self.clock, election.retry_seconds)
                 await self._renew()
         finally:
-            if self.metrics is not None and not election.member_of:
+            if not election.member_of:
                 self.metrics.set_leading(election.name, leading=False)
 
     async def release(self) -> None:
@@ -240,8 +240,7 @@ class Elector:
         election = self.election
         if election.member_of:
             return
-        if self.metrics is not None:
-            self.metrics.set_leading(election.name, leading=leading)
+        self.metrics.set_leading(election.name, leading=leading)
         message = "Became the leader" if leading else "Waiting to become the leader"
         logger.info(message, lease=str(election.key), identity=election.identity)
 
@@ -291,8 +290,7 @@ class Elector:
             try:
                 self._lease = await self.client.replace(self._claimed(self._lease))
             except (ConflictError, NotFoundError):
-                if self.metrics is not None:
-                    self.metrics.count_slow_renewal(election.name)
+                self.metrics.count_slow_renewal(election.name)
             else:
                 return True
         try:

@@ -80,7 +80,7 @@ class ShardMember:
     election: Election
     """The group Lease and the identity of this replica."""
     clock: Clock
-    metrics: "OperatorMetrics | None" = None
+    metrics: "OperatorMetrics"
     on_renewal: Callable[[float], None] = lambda _end: None
     """Called with the monotonic time at which this replica must have ended, whenever that changes."""
 
@@ -140,8 +140,7 @@ class ShardMember:
                     has_changed = await self._turn(group)
                     await sleep(self.clock, 0 if has_changed else self._at_most(self.election.retry_seconds))
         finally:
-            if self.metrics is not None:
-                self.metrics.set_leading(self.election.name, leading=False)
+            self.metrics.set_leading(self.election.name, leading=False)
 
     async def release(self) -> None:
         """Free the shards of this replica, and the group Lease if no member is left. Call it after ``run``."""
@@ -197,8 +196,7 @@ class ShardMember:
         members = len(self.membership.members(self.clock.monotonic()))
         if (state := (frozenset(self._working), members)) != self._reported:
             self._reported = state
-            if self.metrics is not None:
-                self.metrics.set_shards(self._working, members)
+            self.metrics.set_shards(self._working, members)
             held, count = sorted(self._working), self.work.count
             logger.info("Shards of this replica", held_shards=held, shard_count=count, members=members)
         return has_changed
@@ -273,8 +271,7 @@ class ShardMember:
         handoff.is_idle = True
 
     def _report_membership(self, message: str, *, leading: bool) -> None:
-        if self.metrics is not None:
-            self.metrics.set_leading(self.election.name, leading=leading)
+        self.metrics.set_leading(self.election.name, leading=leading)
         logger.info(message, lease=str(self.election.key), identity=self.election.identity)
 
     def _member_renewed(self, end: float) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.election.elector import Election, Elector, LeadershipLostError
 from rolecall.runner.election.shard_member import ShardMember
+from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.runner.election.simulated_leases import LeaseServer, Network, SimulatedClient
 
 GROUP = ObjectKey("operators", "lock")
@@ -105,10 +106,8 @@ class Replica:
         self._watchdog: asyncio.TimerHandle | None = None
         client = SimulatedClient(server, self.network)
         self._part: ShardMember | Elector
-        if count:
-            self._part = ShardMember(self, client, election(identity), self._clock, on_renewal=self._end_at)
-        else:
-            self._part = Elector(client, election(identity), self._clock, on_renewal=self._end_at)
+        parts = client, election(identity), self._clock, OperatorMetrics("test"), self._end_at
+        self._part = ShardMember(self, *parts) if count else Elector(*parts)
         self._running = asyncio.create_task(self._part.run())
         self._life = asyncio.create_task(self._live())
 

@@ -31,7 +31,7 @@ def client() -> DirectClient:
 
 
 def replica(client: DirectClient, clock: ManualClock, identity: str = "one") -> Elector:
-    return Elector(client, election(identity), clock)
+    return Elector(client, election(identity), clock, OperatorMetrics("test"))
 
 
 def spec_of(client: DirectClient) -> RawObject:
@@ -199,7 +199,7 @@ async def test_lost_lease_is_not_released(client: DirectClient, clock: ManualClo
 
 async def test_each_renewal_reports_when_the_leader_must_have_ended(client: DirectClient, clock: ManualClock) -> None:
     ends: list[float] = []
-    elector = Elector(client, election("one"), clock, on_renewal=ends.append)
+    elector = Elector(client, election("one"), clock, OperatorMetrics("test"), ends.append)
     async with running(elector):
         await pass_time(clock, 4)
     assert ends == [14, 16, 18]
@@ -224,7 +224,8 @@ async def test_leader_takes_back_a_deleted_lease_or_one_without_a_holder(
 async def test_member_does_not_take_back_a_deleted_or_fenced_lease(
     client: DirectClient, clock: ManualClock, *, is_deleted: bool
 ) -> None:
-    async with running(Elector(client, replace(election("one"), member_of="group"), clock)) as task:
+    member = replace(election("one"), member_of="group")
+    async with running(Elector(client, member, clock, OperatorMetrics("test"))) as task:
         write(client)
         if is_deleted:
             client.server.delete(LOCK)
