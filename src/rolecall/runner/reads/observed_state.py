@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from rolecall.kube.metadata import (
     PRIMARY_ANNOTATION,
@@ -36,6 +36,9 @@ from rolecall.runner.controller.store import content_digest
 from rolecall.system.blocking_work import kept_running
 from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
+
+if TYPE_CHECKING:  # it makes scopes
+    from rolecall.runner.reads.read_watches import KindReads
 
 logger = get_logger("reads")
 
@@ -181,10 +184,6 @@ class CompactStore:
     last_removal: int = UNKNOWN
     _entries: dict[bytes, bytes] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        """Return the number of objects."""
-        return len(self._entries)
-
     def get(self, hashed: bytes) -> State | None:
         """Return the state of an object, None if there is none."""
         entry = self._entries.get(hashed)
@@ -237,22 +236,6 @@ class Delivery:
     owners: frozenset[bytes] = NO_OWNERS
 
 
-class ScopeListener(Protocol):
-    """The consumer of a scope's changes, which is defined above it; its methods must return immediately."""
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Handle a change."""
-
-    def expected_in(self, scope: "Scope") -> Mapping[bytes, str]:
-        """Return the objects that a list of the scope contains unless they were deleted: hashes of keys, and names."""
-
-    def on_synced(self, scope: "Scope") -> None:
-        """Handle that the first list is complete."""
-
-    def on_refused(self, scope: "Scope", reason: str) -> None:
-        """Handle that the scope can't be watched for now."""
-
-
 def owner_token(uid: str) -> bytes:
     """Return the token of an owner that an owner reference names."""
     return short_hash(uid)
@@ -280,7 +263,7 @@ class Scope:
     gvk: GVK
     key: ScopeKey
     source: ListerWatcher
-    listener: ScopeListener
+    listener: "KindReads"
     primaries: frozenset[tuple[str, str]]
     clock: Clock
     label_keys: frozenset[str] = frozenset()
@@ -405,9 +388,8 @@ class Scope:
         labels = shared_labels(obj) if self.label_keys else _NO_LABELS
         labels_before = _NO_LABELS if known is None else store.labels.get(hashed)
         if self.label_keys and not is_removal:
-            store.labels[hashed] = shared_mapping(
-                tuple(sorted((each, labels[each]) for each in self.label_keys & labels.keys()))
-            )
+            kept = sorted((each, labels[each]) for each in self.label_keys & labels.keys())
+            store.labels[hashed] = shared_mapping(tuple(kept))
         if known is not None and known.version == version and not is_removal:
             return
         before = State(position, known.digest if known else ABSENT if position != UNKNOWN else None)

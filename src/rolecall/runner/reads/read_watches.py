@@ -10,7 +10,7 @@ A watch starts with the first read of its objects and stays for ten minutes afte
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rolecall.kube.client import Selection
 from rolecall.kube.references import GVK, SECRET, ObjectKey
@@ -19,7 +19,6 @@ from rolecall.runner.controller.informer import ListerWatcher
 from rolecall.runner.reads.observed_state import (
     WHOLE_KIND,
     Delivery,
-    ReadChange,
     Scope,
     ScopeKey,
     Target,
@@ -30,6 +29,9 @@ from rolecall.system.blocking_work import kept_running
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
+if TYPE_CHECKING:  # they subscribe here
+    from rolecall.runner.reads.read_sets import ObjectReads
+
 logger = get_logger("reads")
 
 MAX_NAMES: Final = 50
@@ -38,17 +40,6 @@ _KEEP_SECONDS: Final = 600.0
 _CLEAN_SECONDS: Final = 60.0
 
 SourceOf = Callable[[Selection], ListerWatcher]
-
-
-class Subscriber(Protocol):
-    """The reads of an object, which are defined above; its methods must return immediately."""
-
-    @property
-    def tokens(self) -> frozenset[bytes]:
-        """The tokens of the primary: it gets no changes of objects that name it as their owner."""
-
-    def notify(self, target: Target, change: ReadChange) -> None:
-        """Handle a change."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,14 +54,14 @@ class KindReads:
     subscriptions: int = 0
     """How many reads have a subscription, counted for each object that has read."""
     scopes: dict[ScopeKey, Scope] = field(default_factory=dict)
-    _subscribers: dict[Target, dict[int, Subscriber]] = field(default_factory=dict)
+    _subscribers: "dict[Target, dict[int, ObjectReads]]" = field(default_factory=dict)
     _by_name: dict[bytes, Target] = field(default_factory=dict)
     _lists: dict[bytes, dict[Target, LabelSelector | None]] = field(default_factory=dict)
     _expected: dict[Scope, set[ObjectKey]] = field(default_factory=dict)
     """The objects in lists that runs have read before a scope has listed."""
     _has_warned: bool = False
 
-    def subscribe(self, target: Target, subscriber: Subscriber) -> int:
+    def subscribe(self, target: Target, subscriber: "ObjectReads") -> int:
         """Watch a target, and return the version from which on no change of it is missed."""
         if target not in self._subscribers:
             if target.name:
@@ -86,7 +77,7 @@ class KindReads:
             scope.keep_labels(frozenset() if target.name else _label_keys(self._lists[target.list_prefix][target]))
         return max(scope.position for scope in scopes)
 
-    def unsubscribe(self, target: Target, subscriber: Subscriber) -> None:
+    def unsubscribe(self, target: Target, subscriber: "ObjectReads") -> None:
         """Remove a subscription; its watches stay for a while."""
         subscribers = self._subscribers.get(target, {})
         self.subscriptions -= subscribers.pop(id(subscriber), None) is not None
@@ -105,7 +96,7 @@ class KindReads:
         """Return whether there is a permitted watch for a target."""
         return any(not scope.reason for scope in self._scopes_of(target))
 
-    def replay(self, target: Target, subscriber: Subscriber, version: int, keys: Iterable[ObjectKey] | None) -> None:
+    def replay(self, target: Target, subscriber: "ObjectReads", version: int, keys: Iterable[ObjectKey] | None) -> None:
         """Notify a subscriber of everything known to be newer than the version that it has seen.
 
         ``keys`` are those of the objects in the list that it has seen, None if they are unknown.
@@ -267,7 +258,7 @@ class ReadWatches:
             await asyncio.gather(self._cleaning, return_exceptions=True)
         await asyncio.gather(*(scope.stopped() for scope in scopes))
 
-    def subscribe(self, target: Target, subscriber: Subscriber, *, namespaced: bool) -> int:
+    def subscribe(self, target: Target, subscriber: "ObjectReads", *, namespaced: bool) -> int:
         """Watch a target, and return the version from which on no change of it is missed."""
         kind = self._kinds.get(target.gvk)
         if kind is None:
@@ -278,14 +269,14 @@ class ReadWatches:
         self._report(kind)
         return position
 
-    def unsubscribe(self, target: Target, subscriber: Subscriber) -> None:
+    def unsubscribe(self, target: Target, subscriber: "ObjectReads") -> None:
         """Remove a subscription."""
         kind = self._kinds.get(target.gvk)
         if kind is not None:
             kind.unsubscribe(target, subscriber)
             self._report(kind)
 
-    def replay(self, target: Target, subscriber: Subscriber, version: int, keys: Iterable[ObjectKey] | None) -> None:
+    def replay(self, target: Target, subscriber: "ObjectReads", version: int, keys: Iterable[ObjectKey] | None) -> None:
         """Notify a subscriber of everything known to be newer than the version that it has seen.
 
         ``keys`` are those of the objects in the list that it has seen, None if they are unknown.
@@ -302,11 +293,9 @@ class ReadWatches:
         """Log once that a kind that was read doesn't support watches."""
         if gvk not in self._unwatchable:
             self._unwatchable.add(gvk)
-            logger.warning(
-                "Runs read a kind that cannot be watched; its changes will not trigger reconciles",
-                gvk=str(gvk),
-                hint="set a reconcilePeriod, or name the kind in the blacklist of the watch",
-            )
+            message = "Runs read a kind that cannot be watched; its changes will not trigger reconciles"
+            hint = "set a reconcilePeriod, or name the kind in the blacklist of the watch"
+            logger.warning(message, gvk=str(gvk), hint=hint)
 
     def _report(self, kind: KindReads) -> None:
         self.report(str(kind.gvk), len(kind.scopes), kind.subscriptions)
