@@ -46,53 +46,41 @@ def time_text(seconds: float) -> str:
 
 
 class RecordError(Exception):
-    """A file is not a whole record; the text names the file, the problem, and the solution."""
+    """A file is not a whole record; the text names the file, the problem, and the solution.
+
+    ``meaning`` is the problem with the file, for the list of exit codes.
+    """
 
     exit_code: ClassVar[int] = 1
     meaning: ClassVar[str] = ""
-    """The problem with the file, for the list of exit codes."""
+
+    def __init_subclass__(cls, *, exit_code: int, meaning: str) -> None:
+        """Set the exit code and the meaning of a kind of error."""
+        cls.exit_code, cls.meaning = exit_code, meaning
 
 
-class TruncatedRecordError(RecordError):
+class TruncatedRecordError(RecordError, exit_code=4, meaning="truncated"):
     """The end of the record is missing."""
 
-    exit_code = 4
-    meaning = "truncated"
 
-
-class EditedRecordError(RecordError):
+class EditedRecordError(RecordError, exit_code=5, meaning="edited"):
     """The lines differ from those that were written."""
 
-    exit_code = 5
-    meaning = "edited"
 
-
-class EmptyRecordError(RecordError):
+class EmptyRecordError(RecordError, exit_code=6, meaning="empty"):
     """The file is empty."""
 
-    exit_code = 6
-    meaning = "empty"
 
-
-class NewerRecordError(RecordError):
+class NewerRecordError(RecordError, exit_code=7, meaning="of a newer format"):
     """The format is newer than this reader."""
 
-    exit_code = 7
-    meaning = "of a newer format"
 
-
-class NotARecordError(RecordError):
+class NotARecordError(RecordError, exit_code=8, meaning="not a record"):
     """The file is something else."""
 
-    exit_code = 8
-    meaning = "not a record"
 
-
-class UnreadableRecordError(RecordError):
+class UnreadableRecordError(RecordError, exit_code=9, meaning="not readable"):
     """The file doesn't exist, or can't be opened."""
-
-    exit_code = 9
-    meaning = "not readable"
 
 
 def exit_codes_text() -> str:

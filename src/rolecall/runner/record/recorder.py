@@ -168,11 +168,9 @@ class Recorder:
             found.append(await self.client.resource(record.gvk))
         infos = (kept.exchange.info for kept in record.exchanges)
         for group, name, plural in sorted({(each.group, each.version, each.resource) for each in infos}):
-            try:
+            with suppress(KubeError):
                 resource = await self.client.resource_for_path(group, name, plural) if plural else None
-            except KubeError:
-                resource = None
-            found += [resource] if resource and resource not in found else []
+                found += [resource] if resource and resource not in found else []
         return found
 
 

@@ -10,7 +10,7 @@ objects when memory has records of only some.
 
 import hashlib
 import zlib
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -278,30 +278,26 @@ class RecordMemory:
     budget_bytes: int
     bodies: Bodies = field(default_factory=Bodies)
     max_runs: int = 1
-    _last: OrderedDict[_Object, RunRecord] = field(default_factory=OrderedDict)
-    _earlier: OrderedDict[tuple[_Object, str], RunRecord] = field(default_factory=OrderedDict)
     _runs: dict[_Object, list[RunRecord]] = field(default_factory=dict)
-    """The records of each object, the oldest first."""
+    """The records of each object, the oldest first; the object whose last one was stored longest ago comes first."""
+
+    _earlier: dict[tuple[_Object, str], RunRecord] = field(default_factory=dict)
+    """The records of objects with a newer one, in the order in which these got it."""
+
     _entries_bytes: int = 0
 
     def add(self, record: RunRecord) -> None:
         """Store the record of a run that has ended."""
         obj = record.gvk, record.key
-        before = self._last.pop(obj, None)
-        if before is not None:
-            self._earlier[obj, before.ident] = before
-        self._last[obj] = record
-        runs = self._runs.setdefault(obj, [])
+        runs = self._runs[obj] = self._runs.pop(obj, [])
+        if runs:
+            self._earlier[obj, runs[-1].ident] = runs[-1]
         runs.append(record)
         self._entries_bytes += record.size_bytes
         if len(runs) > self.max_runs:
             self._drop(runs[0])
-        while self._last and self._entries_bytes + self.bodies.stored_bytes > self.budget_bytes:
-            self._drop(next(iter((self._earlier or self._last).values())))
-
-    def get(self, gvk: GVK, key: ObjectKey) -> RunRecord | None:
-        """Return the last record of an object, or None."""
-        return self._last.get((gvk, key))
+        while self._runs and self._entries_bytes + self.bodies.stored_bytes > self.budget_bytes:
+            self._drop(next(iter(self._earlier.values()), None) or next(iter(self._runs.values()))[0])
 
     def runs(self, gvk: GVK, key: ObjectKey) -> tuple[RunRecord, ...]:
         """Return the records of an object, the oldest first."""
@@ -314,8 +310,7 @@ class RecordMemory:
 
     def _drop(self, record: RunRecord) -> None:
         obj = record.gvk, record.key
-        if self._earlier.pop((obj, record.ident), None) is None:
-            del self._last[obj]
+        self._earlier.pop((obj, record.ident), None)
         runs = self._runs[obj]
         runs.remove(record)
         if not runs:

@@ -37,10 +37,10 @@ def test_last_record_of_an_object_replaces_the_previous_one_until_it_is_forgotte
     memory.add(first)
     stored = memory.bodies.stored_bytes
     memory.add(second)
-    assert memory.get(DEMO, ONE) is second
+    assert memory.runs(DEMO, ONE)[-1] is second
     assert memory.bodies.stored_bytes == stored
     memory.forget(DEMO, ONE)
-    assert (memory.get(DEMO, ONE), memory.bodies.stored_bytes) == (None, 0)
+    assert (memory.runs(DEMO, ONE), memory.bodies.stored_bytes) == ((), 0)
 
 
 def test_earlier_records_are_dropped_first_then_the_oldest() -> None:
@@ -56,7 +56,7 @@ def test_earlier_records_are_dropped_first_then_the_oldest() -> None:
 def test_record_larger_than_the_budget_is_not_kept_and_leaves_nothing() -> None:
     memory = RecordMemory(1000)
     memory.add(long_record(memory.bodies))
-    assert (memory.get(DEMO, ONE), memory.bodies.stored_bytes) == (None, 0)
+    assert (memory.runs(DEMO, ONE), memory.bodies.stored_bytes) == ((), 0)
 
 
 def test_several_records_of_an_object_are_kept_for_the_dashboard() -> None:
