@@ -164,8 +164,7 @@ class EventRecorder:
             logger.debug("Could not write an Event", error=str(error))
             return
         self._muted_until = self.monotonic() + _MUTE_SECONDS
-        hint = "grant create and patch on events"
-        logger.info("Not permitted to write Events", error=str(error), hint=hint)
+        logger.info("Not permitted to write Events", error=str(error), hint="grant create and patch on events")
 
 
 def _reference(obj: RawObject) -> RawObject:

@@ -46,6 +46,7 @@ from rolecall.runner.reconcile.status import (
     should_write,
     smaller,
 )
+from rolecall.runner.runs.variables import all_values
 from rolecall.system.logs import get_logger
 
 logger = get_logger("status")
@@ -210,7 +211,6 @@ class StatusWriter:
         if "status" not in resource.subresources:
             logger.warning("Kind has no status subresource; set manageStatus: false or add the subresource to the CRD")
             return obj
-        problem = ""
         try:
             written = await self.primaries.replace({**obj, "status": new}, "status")
         except ApiError as error:
@@ -219,12 +219,10 @@ class StatusWriter:
             causes = error.details.get("causes")
             fields = [str(each.get("field")) for each in causes or () if isinstance(each, dict)]
             written = await self.primaries.replace({**obj, "status": smaller(old, new, fields)}, "status")
-            problem = f"The API server rejected the status, only a part of it was written: {error.message}"
+            self.report(obj, f"The API server rejected the status, only a part of it was written: {error.message}")
         else:
             if may_reduce and (types := _dropped(new, status_of(written))):
-                problem = f"The schema of the CRD drops conditions, or their reasons: {', '.join(types)}"
-        if problem:
-            self.report(obj, problem)
+                self.report(obj, f"The schema of the CRD drops conditions, or their reasons: {', '.join(types)}")
         return written
 
 
@@ -243,11 +241,7 @@ def _rejects_values(error: ApiError) -> bool:
 
 def _is_finite(value: object) -> bool:
     """Return whether a value has no numbers that JSON can't represent, at any depth."""
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
+    return all(math.isfinite(each) for each in all_values(value) if isinstance(each, float))
 
 
 def _without_mapped(outcome: ReconcileOutcome, fields: set[str], why: str) -> ReconcileOutcome:
