@@ -84,8 +84,7 @@ class ContentFinder:
         yield self.directory / text
 
     def _listed(self, variable: str) -> list[Path]:
-        text = self.environment.get(variable, "")
-        return [self.directory / item for item in text.split(os.pathsep) if item]
+        return [self.directory / item for item in self.environment.get(variable, "").split(os.pathsep) if item]
 
 
 _ENDINGS = (".yml", ".yaml", ".json")

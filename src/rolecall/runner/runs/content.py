@@ -103,8 +103,7 @@ async def watch_content(watch: Watch, on_change: Callable[[], None]) -> None:
     """Call ``on_change`` whenever the content of the watch's role or playbook has changed, until cancelled."""
     contents = contents_of(watch)
     before = await run_in_thread(lambda: digests_of(contents))
-    directories = sorted(watched_directories(watch))
-    async for _ in _changes_in(directories):
+    async for _ in _changes_in(sorted(watched_directories(watch))):
         now = await run_in_thread(lambda: digests_of(contents))
         if now != before:
             changed = [path for path in before.keys() | now.keys() if before.get(path) != now.get(path)]

@@ -60,9 +60,8 @@ class MemoryGuard:
 
     def __init__(self, requested_bytes: int | None, container: ContainerMemory | None = None) -> None:
         self._container = container or container_memory()
-        self.limit_bytes = resolve_memory_limit(
-            requested_bytes, self._container.limit_bytes if self._container else None
-        )
+        available = self._container.limit_bytes if self._container else None
+        self.limit_bytes = resolve_memory_limit(requested_bytes, available)
         self._lock = threading.Lock()
         self._runs: dict[str, _WatchedRun] = {}
         self._is_stopping = threading.Event()

@@ -245,8 +245,7 @@ class SharedRender:
         return text
 
     async def _render_once(self) -> tuple[bytes, float]:
-        text = await run_in_thread(self._render)
-        return text, self._now() + FRESH_SECONDS
+        return await run_in_thread(self._render), self._now() + FRESH_SECONDS
 
 
 def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | None) -> web.Application:

@@ -124,10 +124,8 @@ class ForkserverStarter:
         """Return a server that takes requests, a new one if necessary; None if runs shouldn't wait for one."""
         if (server := self.server) and not server.is_alive:
             if server.is_unresponsive:
-                logger.warning(
-                    "The fork server doesn't respond; starting another one. It is killed when its runs have ended",
-                    pid=server.process.pid,
-                )
+                message = "The fork server doesn't respond; starting another one. It is killed when its runs have ended"
+                logger.warning(message, pid=server.process.pid)
                 self._retire(server, "unresponsive")
             else:
                 logger.warning("The fork server has exited; starting another one")
@@ -202,11 +200,8 @@ class ForkserverStarter:
         self.on_patches(statuses)
 
     def _start_cold(self, error: Exception) -> None:
-        logger.warning(
-            "Runs start cold for a while: the fork server did not get ready",
-            error=repr(error),
-            next_attempt_seconds=self._cold_seconds,
-        )
+        message = "Runs start cold for a while: the fork server did not get ready"
+        logger.warning(message, error=repr(error), next_attempt_seconds=self._cold_seconds)
         self._cold_until = time.monotonic() + self._cold_seconds
         self._cold_seconds = min(2 * self._cold_seconds, _LONGEST_COLD_SECONDS)
 
