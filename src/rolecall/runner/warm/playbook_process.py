@@ -36,6 +36,7 @@ from rolecall.runner.warm.forked_child import (
     run_and_exit,
     set_environment,
 )
+from rolecall.system.wrapping import wrap
 
 PROGRAM = "ansible-playbook"
 _READ_BYTES = 65536
@@ -190,9 +191,8 @@ def _close_connections_in_children() -> None:
     connection. This relies on no private function: every client has its connections in a ``PoolManager`` of urllib3.
     """
     managers: weakref.WeakSet[urllib3.PoolManager] = weakref.WeakSet()
-    original: Callable[..., None] = urllib3.PoolManager.__init__
 
-    def init(manager: urllib3.PoolManager, *args: Any, **options: Any) -> None:
+    def init(original: Callable[..., None], manager: urllib3.PoolManager, *args: Any, **options: Any) -> None:
         original(manager, *args, **options)
         managers.add(manager)
 
@@ -200,7 +200,7 @@ def _close_connections_in_children() -> None:
         for manager in list(managers):
             manager.clear()  # in this process; another process that has them open keeps them
 
-    urllib3.PoolManager.__init__ = init  # type: ignore[assignment,method-assign]
+    wrap(urllib3.PoolManager, "__init__", init)
     os.register_at_fork(after_in_child=close_connections)
 
 

@@ -77,13 +77,17 @@ class PatchStatus:
 
 
 def _patch(
-    name: str, module: str, table: str, needs: tuple[str, ...] = ("fork",), before: tuple[int, ...] = ()
+    name: str, table: str, *, module: str = "", needs: tuple[str, ...] = ("fork",), before: tuple[int, ...] = ()
 ) -> Patch:
-    """Return a patch; each line of ``table`` has a module and names in it, after "?" if these are optional."""
+    """Return a patch, by default in the module of its name.
+
+    Each line of ``table`` has a module and names in it, after "?" if these are optional.
+    """
     functions: dict[bool, list[str]] = {True: [], False: []}
     for line in table.strip().splitlines():
         source, _, names = line.strip().removeprefix("? ").partition(": ")
         functions["? " in line].extend(f"{source}:{each}" for each in names.split())
+    module = module or f"warm.ansible_patches.{name.replace('-', '_')}"
     return Patch(name, module, tuple(functions[False]), tuple(functions[True]), needs, before)
 
 
@@ -91,7 +95,6 @@ PATCHES = (
     # Only the functions that the fork of ansible-playbook can't do without: every other patch needs it.
     _patch(
         "fork",
-        "warm.ansible_patches.reset_state",
         """
         ansible.cli: init_plugin_loader
         ansible.cli.playbook: main
@@ -100,28 +103,28 @@ PATCHES = (
         ansible.utils.vars: get_unique_id random_int
         ansible_runner.display_callback.callback.awx_display: EventContext.__init__ event_context
         """,
+        module="warm.ansible_patches.reset_state",
         needs=(),
     ),
     _patch(
         "config-warnings",
-        "warm.ansible_patches.reset_state",
         """
         ansible.config.manager: ConfigManager.DEPRECATED ConfigManager.WARNINGS
         ? ansible.constants: handle_config_noise
         ? ansible.utils.display: _report_config_warnings
         """,
+        module="warm.ansible_patches.reset_state",
     ),
     _patch(
         "display-events",
-        "warm.ansible_patches.reset_state",
         """
         ansible.executor.task_queue_manager: TaskQueueManager.load_callbacks
         ansible_runner.display_callback.callback.awx_display: with_context with_verbosity display_with_context
         """,
+        module="warm.ansible_patches.reset_state",
     ),
     _patch(
         "caller-frames",
-        "warm.ansible_patches.caller_frames",
         """
         ? ansible.module_utils._internal._deprecator: get_caller_plugin_info
         ? ansible.module_utils._internal._stack: caller_frame iter_stack
@@ -130,7 +133,6 @@ PATCHES = (
     ),
     _patch(
         "event-channel",
-        "warm.ansible_patches.event_channel",
         """
         ansible_runner.display_callback.callback.awx_display: AnsibleJSONEncoderLocal EventContext
         ansible_runner.runner: Runner.event_callback
@@ -138,7 +140,6 @@ PATCHES = (
     ),
     _patch(
         "parsed-yaml",
-        "warm.ansible_patches.parsed_yaml",
         """
         ansible.parsing.dataloader: DataLoader._get_file_contents DataLoader.load DataLoader.load_from_file copy
         ? ansible._internal._datatag._tags: TrustedAsTemplate
@@ -150,7 +151,6 @@ PATCHES = (
     # Compiles the templates in parsed files. `AnsibleEnvironment.compile` is Jinja's own today.
     _patch(
         "compiled-templates",
-        "warm.ansible_patches.compiled_templates",
         """
         ? ansible._internal._templating._engine: TemplateEngine.environment
         ? ansible._internal._templating._jinja_bits: AnsibleEnvironment.__init__ AnsibleEnvironment.compile
@@ -164,7 +164,6 @@ PATCHES = (
     ),
     _patch(
         "forked-modules",
-        "warm.ansible_patches.forked_modules",
         """
         ansible.executor.module_common: _extract_interpreter _find_module_utils _get_ansible_module_fqn _get_shebang
         ansible.executor.module_common: modify_module
@@ -183,7 +182,6 @@ PATCHES = (
     ),
     _patch(
         "temporary-directories",
-        "warm.ansible_patches.temporary_directories",
         """
         ansible.plugins.action: ActionBase._make_tmp_path ActionBase._remove_tmp_path ActionBase._should_remove_tmp_path
         ansible.plugins.shell: ShellBase._generate_temp_dir_name
@@ -192,7 +190,6 @@ PATCHES = (
     # The wrappers of forked-modules restart a task in a worker if it would start a program.
     _patch(
         "in-process-tasks",
-        "warm.ansible_patches.in_process_tasks",
         """
         ansible.executor.process.worker: WorkerProcess WorkerQueue
         ansible.executor.task_executor: TaskExecutor._get_action_handler_with_module_context
@@ -211,7 +208,6 @@ PATCHES = (
     ),
     _patch(
         "known-discovery",
-        "warm.ansible_patches.known_discovery",
         """
         ansible_collections.kubernetes.core.plugins.module_utils.client.discovery: Discoverer
         ansible_collections.kubernetes.core.plugins.module_utils.client.resource: ResourceList.__init__
@@ -222,7 +218,6 @@ PATCHES = (
     ),
     _patch(
         "trusted-templates",
-        "warm.ansible_patches.trusted_templates",
         """
         ansible.template: Templar.do_template
         ansible_collections.kubernetes.core.plugins.action.k8s: ActionModule.get_template_data
@@ -234,7 +229,6 @@ PATCHES = (
     # Without any of these, a plan could change something. `getattr` and `getitem` are Jinja's own today.
     _patch(
         "planned-runs",
-        "runs.planned.hooks",
         """
         ansible.executor.task_executor: TaskExecutor._get_action_handler_with_module_context TaskExecutor._run_loop
         ansible.executor.task_executor: TaskExecutor.run time
@@ -257,6 +251,7 @@ PATCHES = (
         ? ansible.template: AnsibleContext.resolve_or_missing AnsibleEnvironment.getattr AnsibleEnvironment.getitem
         ? ansible.template: Templar.template
         """,
+        module="runs.planned.hooks",
     ),
 )
 

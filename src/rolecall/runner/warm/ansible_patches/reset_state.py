@@ -10,11 +10,12 @@ import importlib
 import os
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing import util as multiprocessing_util
 from typing import Any
 
 from rolecall.runner.warm.ansible_patches.event_channel import EventWriter
+from rolecall.system.wrapping import wrap
 
 PER_RUN = frozenset(
     {"ANSIBLE_LOCAL_TEMP", "ANSIBLE_ROLES_PATH", "ANSIBLE_CACHE_PLUGIN_CONNECTION", "AWX_ISOLATED_DATA_DIR"}
@@ -70,14 +71,13 @@ def defer_display_events() -> None:
     }
     for name, wrapper in wrappers.items():
         setattr(Display, name, wrapper.__wrapped__)
-    load = TaskQueueManager.load_callbacks
 
-    def load_callbacks(manager: Any) -> None:
+    def load_callbacks(load: Callable[[Any], None], manager: Any) -> None:
         for name, wrapper in wrappers.items():
             setattr(Display, name, wrapper)
         load(manager)
 
-    TaskQueueManager.load_callbacks = load_callbacks
+    wrap(TaskQueueManager, "load_callbacks", load_callbacks)
 
 
 def set_kubeconfig() -> None:

@@ -6,11 +6,14 @@ its text is marked here, as later versions of the collection do.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ansible import template
 from ansible.plugins import loader
+
+from rolecall.system.wrapping import wrap
 
 ACTION = "kubernetes.core.k8s"
 
@@ -20,15 +23,10 @@ def install() -> None:
     action = loader.action_loader.get(ACTION, class_only=True)
     trust = getattr(template, "trust_as_template", None)
     if action is not None and trust is not None:
-        action.get_template_data = _trusting(action.get_template_data, trust)
+        wrap(action, "get_template_data", partial(_trusted, trust))
 
 
-def _trusting(
-    original: Callable[[Any, str], AbstractContextManager[str]], trust: Callable[[str], str]
-) -> Callable[[Any, str], AbstractContextManager[str]]:
-    @contextmanager
-    def get_template_data(action: Any, template_path: str) -> Iterator[str]:
-        with original(action, template_path) as text:
-            yield trust(text)
-
-    return get_template_data
+@contextmanager
+def _trusted(trust: Callable[[str], str], original: Any, action: Any, template_path: str) -> Iterator[str]:
+    with original(action, template_path) as text:
+        yield trust(text)
