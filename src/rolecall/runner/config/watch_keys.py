@@ -112,7 +112,12 @@ LIST = Type("list", _list)
 
 
 _NOTHING: Mapping[str, Any] = {}
-_NO_ITEMS: Sequence[Any] = ()
+
+
+def list_key(name: str, text: str, **further: Any) -> Key[Sequence[Any]]:
+    """Return a key for a list, by default an empty one; ``text`` is its help, ``further`` are fields of ``Key``."""
+    return Key(name, LIST, text, default=(), **further)
+
 
 # Keys of several mappings.
 GROUP = Key("group", TEXT, "the API group; empty for the core group", default="", default_text="empty")
@@ -126,17 +131,10 @@ VARS = Key("vars", MAPPING, "extra variables; they take precedence over those fr
 MATCH_LABELS = Key("matchLabels", MAPPING, "labels that the object must have, with their values", default=_NOTHING)
 EXPRESSION_KEY = Key("key", TEXT, "the label", default="", is_required=True)
 EXPRESSION_OPERATOR = Key("operator", TEXT, "`In`, `NotIn`, `Exists` or `DoesNotExist`", default="", is_required=True)
-VALUES = Key(
-    "values",
-    LIST,
-    "the values for `In` and `NotIn`, at least one; must be empty for the other operators",
-    default=_NO_ITEMS,
-)
-MATCH_EXPRESSIONS = Key(
+VALUES = list_key("values", "the values for `In` and `NotIn`, at least one; must be empty for the other operators")
+MATCH_EXPRESSIONS = list_key(
     "matchExpressions",
-    LIST,
     "further conditions on labels; all of them must be true",
-    default=_NO_ITEMS,
     keys=(EXPRESSION_KEY, EXPRESSION_OPERATOR, VALUES),
 )
 
@@ -153,11 +151,9 @@ NAME = Key(
 OWNER: Key[bool | None] = Key(
     "owner", BOOLEAN, "`true`: an owner reference of the other object names the primary", default=None
 )
-FIELDS = Key(
+FIELDS = list_key(
     "fields",
-    LIST,
     "JSONPaths into the other object; an update triggers a reconcile only if one of these values changed",
-    default=_NO_ITEMS,
     default_text="every update",
 )
 
@@ -220,11 +216,9 @@ MARK_UNSAFE: Key[bool | None] = Key(
     default=None,
     default_text="`--mark-unsafe`",
 )
-ALLOW_VARIABLES = Key(
+ALLOW_VARIABLES = list_key(
     "allowVariables",
-    LIST,
     "variables reserved for Ansible that a spec may set, for example `ansible_user`; a spec that sets another fails",
-    default=_NO_ITEMS,
     is_ours=True,
 )
 VARIABLES = Key(
@@ -264,12 +258,8 @@ WATCH_READS = Key(
     default=False,
     is_ours=True,
 )
-BLACKLIST = Key(
-    "blacklist",
-    LIST,
-    "kinds whose changes are ignored, as dependents and as reads",
-    default=_NO_ITEMS,
-    keys=(GROUP, VERSION, KIND),
+BLACKLIST = list_key(
+    "blacklist", "kinds whose changes are ignored, as dependents and as reads", keys=(GROUP, VERSION, KIND)
 )
 MAX_RUNNER_ARTIFACTS = Key(
     "maxRunnerArtifacts",
@@ -284,19 +274,15 @@ FINALIZER: Key[Mapping[str, Any] | None] = Key(
     default=None,
     keys=(FINALIZER_NAME, ROLE, PLAYBOOK, VARS),
 )
-TRIGGERS = Key(
+TRIGGERS = list_key(
     "triggers",
-    LIST,
     "other objects whose changes trigger a reconcile",
-    default=_NO_ITEMS,
     is_ours=True,
     keys=(GROUP, VERSION, KIND, LABELS, NAME, OWNER, FIELDS),
 )
-SENSITIVE = Key(
+SENSITIVE = list_key(
     "sensitive",
-    LIST,
     "JSONPaths into the object, such as `$.spec.password`; what is found there is masked in records of runs",
-    default=_NO_ITEMS,
     is_ours=True,
 )
 STATUS = Key(
