@@ -134,12 +134,8 @@ class WatchController:
         self._manager = manager
         self._metrics = context.observation.metrics.controller(watch.gvk, workers)
         self._dependent_fields = (STATUS_FIELDS,) if settings.follows_status_fields else ()
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(
-            manager.clock,
-            Backoff.of(settings),
-            self._metrics,
-            cluster.shards.accepts(watch.gvk) if cluster.shards else None,
-        )
+        accepts = cluster.shards.accepts(watch.gvk) if cluster.shards else None
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, Backoff.of(settings), self._metrics, accepts)
         self._self_triggers = SelfTriggers(watch.gvk, cluster.own_writes)
         self._predicate = PrimaryPredicate(
             watch.selector, watch.watch_annotations_changes, _WATCHED_ANNOTATIONS, has_finalizer=bool(watch.finalizer)

@@ -172,11 +172,8 @@ async def relay(
         if capture is not None:
             capture.add(body)
         return buffered_response(upstream_response, body)
-    response = web.StreamResponse(
-        status=upstream_response.status,
-        reason=upstream_response.reason,
-        headers=end_to_end_headers(upstream_response.headers),
-    )
+    headers = end_to_end_headers(upstream_response.headers)
+    response = web.StreamResponse(status=upstream_response.status, reason=upstream_response.reason, headers=headers)
     await response.prepare(request)
     try:
         async for chunk in upstream_response.content.iter_any():

@@ -8,6 +8,7 @@ run. Responses of the API server are not changed; errors of the proxy itself are
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
@@ -193,7 +194,7 @@ class Proxy:
         """Forward a request other than a write, and inspect its response."""
         spec, info = proxied.spec, proxied.info
         pending = await self._read_inspector.register(proxied)
-        needs_keys = pending is not None and pending.needs_keys
+        needs = {"needs_content": spec.reads is not None, "needs_keys": pending is not None and pending.needs_keys}
         status, found = 0, Inspection()
         data = request.content if request.body_exists else None
         timeout = forward.LONG_RUNNING_TIMEOUT if info.is_long_running else forward.REQUEST_TIMEOUT
@@ -206,13 +207,7 @@ class Proxy:
                 capture = proxied.capture_response(MAX_INSPECTED_BYTES if is_inspected else None)
                 response = await relay(request, upstream_response, capture)
                 if is_inspected and capture is not None and (body := capture.body):
-                    needs_content = spec.reads is not None
-                    found = await self._worker.run(
-                        body,
-                        lambda: inspect_read(
-                            body, info, spec.owner, needs_content=needs_content, needs_keys=needs_keys
-                        ),
-                    )
+                    found = await self._worker.run(body, partial(inspect_read, body, info, spec.owner, **needs))
         finally:
             if pending is not None:
                 pending.record_response(status, found.content if status == HTTPStatus.OK else None, found.keys)

@@ -184,9 +184,8 @@ class Trace:
         attributes |= {"ansible.host": self._masked(task.host)} if task.host else {}
         attributes |= {"code.file.path": path, "code.line.number": int(line)} if line.isdecimal() else {}
         started_ns = int((seconds_of(task.started) or 0.0) * _NANOSECONDS)
-        span = self.tracer.exporting.tracer.start_span(
-            name or "task", above, attributes=attributes, start_time=started_ns
-        )
+        sdk = self.tracer.exporting.tracer
+        span = sdk.start_span(name or "task", above, attributes=attributes, start_time=started_ns)
         if result in _FAILED:
             _fail(span, result)
         span.end(max(ended_ns, started_ns))
@@ -209,14 +208,9 @@ class Trace:
         if context.given:
             self.tracer.exporting.ids.preset(int(_parts(context.given)[1], 16))
         started_ns = int(exchange.started * _NANOSECONDS)
-        span = self.tracer.exporting.tracer.start_span(
-            f"{exchange.method} {resource}" if info.is_resource else exchange.method,
-            above,
-            SpanKind.CLIENT,
-            attributes,
-            tuple(_links(context.carried)),
-            started_ns,
-        )
+        name = f"{exchange.method} {resource}" if info.is_resource else exchange.method
+        sdk, links = self.tracer.exporting.tracer, tuple(_links(context.carried))
+        span = sdk.start_span(name, above, SpanKind.CLIENT, attributes, links, started_ns)
         if error := _error_of(exchange):
             _fail(span, error)
         span.end(started_ns + int(exchange.duration_seconds * _NANOSECONDS))
