@@ -37,6 +37,7 @@ COMMANDS: Final = (
     "init",
     "create",
     "generate",
+    "completion",
     "version",
 )
 """Every command, in the order of the help. Each has a module of its name in this package."""
