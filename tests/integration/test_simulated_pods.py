@@ -1,4 +1,4 @@
-"""Simulated pods as real operators need them: volumes, exec, attach and logs, with kubectl and in roles."""
+"""Simulated pods as real operators need them: volumes, states, exec, attach, logs and ports."""
 
 import asyncio
 import hashlib
@@ -15,17 +15,17 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.cluster import free_port
-from rolecall.workbench.controlplane.components import KUBELET
-from rolecall.workbench.controlplane.kubelet_server import LABEL
+from rolecall.workbench.controlplane.components import KUBELET, RESPONSES_LABEL
 from rolecall.workbench.controlplane.state import is_alive
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import TIMEOUT_SECONDS, World
+from tests.integration.world import DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, eventually, is_true
 
 NODE = GVK("", "v1", "Node")
 POD = GVK("", "v1", "Pod")
 CLAIM = GVK("", "v1", "PersistentVolumeClaim")
 VOLUME = GVK("", "v1", "PersistentVolume")
 STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
+JOB = GVK("batch", "v1", "Job")
 
 RESPONSES = """
 - pod: web-.*
@@ -112,7 +112,7 @@ CONTAINERS = [{"name": "main", "image": "none"}]
 
 async def define_responses(world: World, responses: str) -> None:
     """Create a ConfigMap with responses of the namespace's pods."""
-    metadata = {"name": "responses", "namespace": world.namespace, "labels": {LABEL: "true"}}
+    metadata = {"name": "responses", "namespace": world.namespace, "labels": {RESPONSES_LABEL: "true"}}
     data = {"responses.yaml": responses}
     await world.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
@@ -193,8 +193,9 @@ async def test_kubectl_reports_unsupported_requests(control_plane: ControlPlane,
     spdy = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"}
     code, output = await kubectl(control_plane, world, "exec", "web", "--", "true", **spdy)
     assert (code, "over WebSockets only" in output) == (1, True)
-    code, output = await kubectl(control_plane, world, "port-forward", "web", ":80")
-    assert (code, "do not support port-forward" in output) == (1, True)
+    spdy = {"KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
+    code, output = await kubectl(control_plane, world, "port-forward", "web", ":80", **spdy)
+    assert (code, "over WebSockets only" in output) == (1, True)
 
 
 def test_kubelet_rejects_clients_other_than_the_api_server(control_plane: ControlPlane) -> None:
@@ -221,6 +222,197 @@ async def test_exec_works_after_the_kubelet_restarts(control_plane: ControlPlane
     assert state is not None
     assert is_alive(state.processes[KUBELET])
     assert await kubectl(control_plane, world, "exec", "web", "--", "true") == (0, "")
+
+
+CRASHES = "[{pod: web-.*, container: main, state: Terminated, exitCode: 137}, {log: out of luck}]"
+WEB = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: none}, {name: helper, image: none}]}
+"""
+
+
+async def run_job(world: World, name: str, **spec: object) -> None:
+    """Create a Job with a container main."""
+    template = {"spec": {"restartPolicy": "Never", "containers": CONTAINERS}}
+    metadata = {"name": name, "namespace": world.namespace}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template, **spec}}
+    await world.client.create(job)
+
+
+async def wait_for_reason(world: World, pod: str, reason: str, statuses: str = "containerStatuses") -> RawObject:
+    """Wait until the first container waits for this reason; return the pod's status."""
+
+    def holds(found: RawObject) -> bool:
+        first = found.get("status", {}).get(statuses, [{}])[0]
+        return bool(first.get("state", {}).get("waiting", {}).get("reason") == reason)
+
+    status: RawObject = (await world.wait_for(POD, pod, holds))["status"]
+    return status
+
+
+def conditions(status: RawObject) -> dict[str, tuple[str, str, str]]:
+    """Return the status, reason, and message of a pod's conditions by type."""
+    return {
+        each["type"]: (each["status"], each.get("reason", ""), each.get("message", "")) for each in status["conditions"]
+    }
+
+
+async def test_completed_init_container_has_the_status_of_a_kubelet(world: World) -> None:
+    """It isn't started, because it doesn't run, but ready, because it succeeded. A sidecar runs."""
+    inits = [{"name": "setup", "image": "none"}, {"name": "proxy", "image": "none", "restartPolicy": "Always"}]
+    await run_pod(world, initContainers=inits)
+    pod = await world.get(POD, "web")
+    setup, proxy = pod["status"]["initContainerStatuses"]
+    assert (setup["started"], setup["ready"], setup["restartCount"]) == (False, True, 0)
+    assert setup["state"]["terminated"].items() >= {"exitCode": 0, "reason": "Completed"}.items()
+    assert setup["state"]["terminated"]["containerID"] == setup["containerID"]
+    assert (proxy["started"], proxy["ready"], list(proxy["state"])) == (True, True, ["running"])
+    assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
+
+
+async def test_container_crashes_again_after_each_restart(control_plane: ControlPlane, world: World) -> None:
+    await define_responses(world, CRASHES)
+    await world.create(WEB)
+    (pod,) = await eventually(lambda: world.pods(app="web"), bool, TIMEOUT_SECONDS, "the Deployment has a pod")
+    name = pod["metadata"]["name"]
+    status = await wait_for_reason(world, name, "CrashLoopBackOff")
+    main, helper = status["containerStatuses"]
+    assert (main["started"], main["ready"], main["restartCount"]) == (False, False, 1)
+    assert main["lastState"]["terminated"].items() >= {"exitCode": 137, "reason": "Error"}.items()
+    assert main["state"]["waiting"]["message"].startswith(f"back-off 10s restarting failed container=main pod={name}_")
+    assert (helper["started"], helper["ready"], list(helper["state"])) == (True, True, ["running"])
+    assert status["phase"] == "Running"
+    unready = ("False", "ContainersNotReady", "containers with unready status: [main]")
+    assert conditions(status).items() >= {"Initialized": ("True", "", ""), "Ready": unready}.items()
+    assert not is_true(await world.get(DEPLOYMENT, "web"), "Available")
+    for arguments in (("logs", name, "-c", "main"), ("logs", name, "-c", "main", "--previous")):
+        assert await kubectl(control_plane, world, *arguments) == (0, "out of luck")
+    code, output = await kubectl(control_plane, world, "exec", name, "-c", "main", "--", "true")
+    assert (code, 'container not found ("main")' in output) == (1, True)
+    assert await kubectl(control_plane, world, "exec", name, "-c", "helper", "--", "true") == (0, "")
+    restarted = await world.wait_for(
+        POD, name, lambda found: found["status"]["containerStatuses"][0]["restartCount"] > 1
+    )
+    main = restarted["status"]["containerStatuses"][0]
+    assert main["state"]["waiting"]["message"].startswith("back-off 20s restarting failed container=main")
+    assert main["lastState"]["terminated"]["exitCode"] == 137
+
+
+async def test_pod_waits_for_image_that_cannot_be_pulled(control_plane: ControlPlane, world: World) -> None:
+    await define_responses(world, "[{container: main, state: ImagePullBackOff}]")
+    await world.create(WEB)
+    (pod,) = await eventually(lambda: world.pods(app="web"), bool, TIMEOUT_SECONDS, "the Deployment has a pod")
+    name = pod["metadata"]["name"]
+    status = await wait_for_reason(world, name, "ImagePullBackOff")
+    main, helper = status["containerStatuses"]
+    assert (main["started"], main["ready"], main["restartCount"]) == (False, False, 0)
+    assert main["state"]["waiting"]["message"].startswith('Back-off pulling image "none": ErrImagePull: ')
+    assert (status["phase"], helper["ready"], is_true(await world.get(DEPLOYMENT, "web"), "Available")) == (
+        "Pending",
+        True,
+        False,
+    )
+    code, output = await kubectl(control_plane, world, "logs", name, "-c", "main")
+    assert (code, "is waiting to start" in output) == (1, True)
+
+
+async def test_init_container_that_crashes_blocks_the_pod(world: World) -> None:
+    await define_responses(world, "[{container: setup, state: Terminated, exitCode: 3}]")
+    inits = [{"name": "setup", "image": "none"}, {"name": "later", "image": "none"}]
+    spec = {"initContainers": inits, "containers": CONTAINERS}
+    metadata = {"name": "web", "namespace": world.namespace}
+    await world.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    status = await wait_for_reason(world, "web", "CrashLoopBackOff", "initContainerStatuses")
+    setup, later = status["initContainerStatuses"]
+    assert setup["lastState"]["terminated"]["exitCode"] == 3
+    initializing = {"waiting": {"reason": "PodInitializing"}}
+    assert (later["state"], status["containerStatuses"][0]["state"]) == (initializing, initializing)
+    incomplete = ("False", "ContainersNotInitialized", "containers with incomplete status: [setup later]")
+    assert (status["phase"], conditions(status)["Initialized"]) == ("Pending", incomplete)
+
+
+async def test_job_runs_as_long_as_its_pod_and_fails_with_it(world: World) -> None:
+    states = "[{pod: long-.*, state: Running}, {pod: bad-.*, state: Terminated, exitCode: 4}]"
+    await define_responses(world, states)
+    await run_job(world, "long")
+    await world.wait_for(JOB, "long", lambda found: found.get("status", {}).get("ready") == 1)
+    await run_job(world, "bad", backoffLimit=0)
+    await run_job(world, "good")
+    await world.wait_for(JOB, "good", lambda found: is_true(found, "Complete"))
+    failed = await world.wait_for(JOB, "bad", lambda found: is_true(found, "Failed"))
+    assert "BackoffLimitExceeded" in [each.get("reason") for each in failed["status"]["conditions"]]
+    (pod,) = await world.pods(**{"job-name": "bad"})
+    terminated = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (pod["status"]["phase"], terminated["exitCode"], terminated["reason"]) == ("Failed", 4, "Error")
+    assert conditions(pod["status"])["Ready"] == ("False", "PodFailed", "")
+    long = await world.get(JOB, "long")
+    assert (long["status"].get("active"), long["status"].get("conditions")) == (1, None)
+
+
+async def test_invalid_response_keeps_pods_from_being_bound(world: World) -> None:
+    await define_responses(world, "[{state: Exploded}]")
+    metadata = {"name": "web", "namespace": world.namespace}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": CONTAINERS}}
+    await world.client.create(pod)
+
+    async def messages() -> list[str]:
+        return [str(event.get("note") or event.get("message")) for event in await world.objects(EVENT)]
+
+    expected = "ConfigMap 'responses', key 'responses.yaml', item 1: state: expected Running, Terminated"
+    await eventually(
+        messages, lambda found: any(expected in one for one in found), TIMEOUT_SECONDS, "an Event names it"
+    )
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send back what was read, when the client has sent everything."""
+    writer.write(await reader.read())
+    writer.close()
+
+
+async def _exchange(port: int, content: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(content)
+    writer.write_eof()
+    answer = await asyncio.wait_for(reader.read(), TIMEOUT_SECONDS)
+    writer.close()
+    return answer
+
+
+async def test_port_of_pod_leads_to_port_of_this_machine(control_plane: ControlPlane, world: World) -> None:
+    server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    target = server.sockets[0].getsockname()[1]
+    await run_pod(world)
+    await define_responses(world, f"[{{pod: web, port: 80, targetPort: {target}}}]")
+    program = str(control_plane.program_directory / "kubectl")
+    options = (f"--kubeconfig={control_plane.kubeconfig}", f"--namespace={world.namespace}")
+    command = (program, *options, "port-forward", "web", "--address=127.0.0.1", ":80", ":81")
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    try:
+        ports = []
+        for _ in range(2):
+            line = (await asyncio.wait_for(process.stdout.readline(), TIMEOUT_SECONDS)).decode()
+            ports.append(int(line.split()[2].rpartition(":")[2]))
+        assert await _exchange(ports[0], b"hello") == b"hello"
+        contents = [bytes([number]) * 1_000_000 for number in range(3)]
+        assert await asyncio.gather(*(_exchange(ports[0], content) for content in contents)) == contents
+        assert await _exchange(ports[1], b"hello") == b""
+        output = (await asyncio.wait_for(process.stdout.read(), TIMEOUT_SECONDS)).decode()
+        assert "error forwarding port 81: no response of simulated pods has this port" in output
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        server.close()
 
 
 def _claim(world: World, name: str, **spec: object) -> RawObject:

@@ -14,6 +14,7 @@ import base64
 import datetime as dt
 import http
 import ipaddress
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -186,7 +187,7 @@ class Credentials:
         self._layout = layout
 
     def create(self) -> None:
-        """Create an authority and all certificates; the directories must exist."""
+        """Create an authority, all certificates, and what refers to them; the directories must exist."""
         authority = CertificateAuthority.create(self._cluster)
         self._write_pair("authority", authority.own)
         self._write_pair("server", authority.server(HOST, FIRST_SERVICE_ADDRESS))
@@ -199,11 +200,14 @@ class Credentials:
         private, public = new_signing_key()
         write_private(self._layout.certificates / "service-accounts.key", private)
         write_private(self._layout.certificates / "service-accounts.pub", public)
+        kubeconfig_path = json.dumps(str(self._layout.component_kubeconfig(components.KUBELET_CLIENT)))
+        admission = components.ADMISSION.read_text().replace("KUBECONFIG", kubeconfig_path)
+        write_private(self._layout.admission, admission.encode())
 
     def write_kubeconfigs(self, port: int) -> None:
         """Write the kubeconfig files of the administrator and of the components for an API server on this port."""
         paths = {ADMIN: self._layout.kubeconfig}
-        for component in (components.CONTROLLER_MANAGER, components.SCHEDULER, components.KWOK):
+        for component in (*components.CONTROLLERS, components.KUBELET_CLIENT):
             paths[component] = self._layout.component_kubeconfig(component)
         for user, path in paths.items():
             self._write_kubeconfig(

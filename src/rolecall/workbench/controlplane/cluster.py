@@ -186,6 +186,8 @@ class Startup:
         create_nodes(server, nodes, state.kubelet_port)
         if has_controllers:
             create_storage_class(server)
+            webhook = components.webhooks(self._layout, state.kubelet_port)[0]
+            _create(server, components.WEBHOOKS_PATH, webhook, "the webhook for responses of pods")
             for component in components.CONTROLLERS:
                 self._launch(state, component)
             self._wait_until_working(state, server)

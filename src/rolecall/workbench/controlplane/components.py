@@ -2,14 +2,17 @@
 
 Only the API server and the kubelet endpoint listen on a port each, on loopback; the latter accepts no client except the
 API server. etcd listens on sockets in the state directory, which only its owner can enter, and the other components do
-not listen. So other users of the machine cannot bypass the API server. All functions are pure;
-``rolecall.workbench.controlplane.cluster`` runs the command lines.
+not listen. So other users of the machine cannot bypass the API server. All functions are pure,
+except ``webhooks``; ``rolecall.workbench.controlplane.cluster`` runs the command lines.
 """
 
+import base64
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 HOST = "127.0.0.1"
 ETCD = "etcd"
@@ -35,6 +38,13 @@ PROVISIONER = "simulated.rolecall.dev"
 DECLARED_FEATURE = "ExtendWebSocketsToKubelet"
 """Lets an API server pass WebSockets through to the kubelet, instead of translating them to SPDY."""
 
+RESPONSES_LABEL = "rolecall.dev/pod-responses"
+"""The label of ConfigMaps with responses of simulated pods."""
+
+ADMISSION = Path(__file__).with_name("admission.yaml")
+WEBHOOKS = Path(__file__).with_name("webhooks.yaml")
+WEBHOOKS_PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -51,6 +61,11 @@ class Layout:
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
+
+    @property
+    def admission(self) -> Path:
+        """The API server's configuration of admission."""
+        return self.root / "admission.yaml"
 
     def component_kubeconfig(self, component: str) -> Path:
         """Return the path of a component's kubeconfig."""
@@ -105,6 +120,7 @@ def _api_server(layout: Layout, port: int) -> dict[str, str]:
         "service-cluster-ip-range": SERVICE_ADDRESSES,
         "authorization-mode": "Node,RBAC",
         "enable-admission-plugins": "NodeRestriction,OwnerReferencesPermissionEnforcement",
+        "admission-control-config-file": str(layout.admission),
         "allow-privileged": "true",
         "client-ca-file": str(certificates / "authority.crt"),
         "tls-cert-file": str(certificates / "server.crt"),
@@ -189,6 +205,13 @@ def node(name: str, kubelet_port: int = 0) -> dict[str, object]:
         },
         "status": kubelet if kubelet_port else {},
     }
+
+
+def webhooks(layout: Layout, kubelet_port: int) -> list[dict[str, object]]:
+    """Return the manifests of the kubelet endpoint's webhooks, for ConfigMaps and Bindings; reads the authority."""
+    authority = base64.b64encode((layout.certificates / "authority.crt").read_bytes()).decode()
+    text = WEBHOOKS.read_text().replace("PORT", str(kubelet_port)).replace("AUTHORITY", authority)
+    return list(yaml.safe_load_all(text))
 
 
 def storage_class() -> dict[str, object]:

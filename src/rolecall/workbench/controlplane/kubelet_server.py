@@ -1,4 +1,4 @@
-"""The kubelet endpoint of the simulated nodes: serves exec, attach, and logs for their pods.
+"""The kubelet endpoint of the simulated nodes: serves exec, attach, logs, and port-forward for their pods.
 
 It runs no command and reads no file for a request: it finds the response in the
 ConfigMaps of the pod's namespace. kwok has such an endpoint too, but executes the requested command on this machine,
@@ -6,22 +6,27 @@ for every process that connects to its port, and loses the exit code. Only the A
 certificate of its kubelet client. Exec and attach use WebSockets, which an API server since 1.36 passes through to a
 node that declares the feature ``DECLARED_FEATURE``. The process is ``rolecall.workbench.controlplane.kubelet``.
 
-The responses of simulated pods to exec, attach, and logs.
-
 No container runs, so a command has no real output. A user states it in ConfigMaps with the label
 ``rolecall.dev/pod-responses`` in the pods' namespace: each key holds a YAML list of responses, and the first response
 whose conditions all hold is used. Without a matching response a command succeeds without output, as the pods of a Job
-succeed, and a log is empty. Everything here is pure; ``rolecall.workbench.controlplane.kubelet`` serves it.
+succeed, and a log is empty.
+
+A response can also state what becomes of a container, for example a crash. kwok writes the status of pods, but knows
+only the pod. So an admission webhook adds the states to a pod's Binding, whose annotations the API server copies to the
+pod: it has its name by then, and kwok has not started it. To keep the process idle in control planes without responses,
+another webhook registers this one when the first ConfigMap with responses is created.
 """
 
 import asyncio
+import base64
+import functools
 import http
 import json
 import logging
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -30,11 +35,15 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from rolecall.workbench.controlplane import components
 from rolecall.workbench.controlplane.certificates import ADMIN
-from rolecall.workbench.controlplane.components import HOST, KUBELET, KUBELET_CLIENT, Layout
+from rolecall.workbench.controlplane.components import HOST, KUBELET, KUBELET_CLIENT, RESPONSES_LABEL, Layout
+from rolecall.workbench.controlplane.port_forward import PROTOCOL, PortForward
 
-LABEL = "rolecall.dev/pod-responses"
-MAX_EXIT_CODE = 255
+STATES_ANNOTATION = "rolecall.dev/container-states"
+"""Where the stages of kwok read the states of a pod's containers."""
+
+STATES = ("Running", "Terminated", "ImagePullBackOff")
 
 
 class InvalidResponseError(Exception):
@@ -43,11 +52,13 @@ class InvalidResponseError(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """A container of a pod, and the command to execute in it (None for logs and attach)."""
+    """A container of a pod, and the request to it: for a command, its log (or attach), its state, or a port."""
 
     pod: str
     container: str
-    command: Sequence[str] | None = None
+    kind: str = "log"
+    command: Sequence[str] = ()
+    port: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,27 +76,51 @@ class Response:
     stderr: str = ""
     exitCode: int = 0  # noqa: N815 - the key in the ConfigMap, in the style of the Kubernetes API
     log: str | None = None
+    state: str = ""
+    port: int = 0
+    targetPort: int = 0  # noqa: N815 - as above
+
+    @property
+    def kind(self) -> str:
+        """The kind of request that this responds to."""
+        if self.log is not None:
+            return "log"
+        return "state" if self.state else "port" if self.port else "command"
 
     def matches(self, target: Target) -> bool:
-        """Return whether this is a response for the target: one with ``log`` is for logs and attach only."""
-        if (self.log is None) != (target.command is not None):
+        """Return whether this is a response for the target."""
+        if (self.kind, self.port) != (target.kind, target.port):
             return False
         names = ((self.pod, target.pod), (self.container, target.container))
         return all(not pattern or re.fullmatch(pattern, name) for pattern, name in names) and bool(
-            re.search(self.command, " ".join(target.command or ()))
+            re.search(self.command, " ".join(target.command))
         )
 
 
-_TYPES: Mapping[str, type] = {field.name: int if field.name == "exitCode" else str for field in fields(Response)}
+_VALUES: Mapping[str, tuple[str, Container[object]]] = {
+    "exitCode": ("0 to 255", range(256)),
+    "state": (", ".join(STATES), STATES),
+    **dict.fromkeys(("port", "targetPort"), ("1 to 65535", range(1, 65536))),
+}
+_TYPES: Mapping[str, type] = {
+    field.name: type("" if field.default is None else field.default) for field in fields(Response)
+}
 _PATTERNS = ("pod", "container", "command")
+_KEYS: Mapping[str, Sequence[str]] = {
+    "command": ("pod", "container", "stdout", "stderr", "exitCode", "command"),
+    "log": ("pod", "container", "log"),
+    "state": ("pod", "container", "exitCode", "state"),
+    "port": ("pod", "targetPort", "port"),
+}
 
 
-def find_response(config_maps: Iterable[Mapping[str, Any]], target: Target) -> Response:
-    """Return the first matching response in ConfigMaps of the target's namespace, ordered by name and key.
+def all_responses(config_maps: Iterable[Mapping[str, Any]]) -> list[Response]:
+    """Return the responses in ConfigMaps, ordered by name and key. Raises InvalidResponseError if any is invalid."""
+    return [response for config_map in sorted(config_maps, key=_name) for response in _responses(config_map)]
 
-    Raises InvalidResponseError if any response is invalid, even if another one matches.
-    """
-    responses = [response for config_map in sorted(config_maps, key=_name) for response in _responses(config_map)]
+
+def find_response(responses: Iterable[Response], target: Target) -> Response:
+    """Return the first matching response."""
     return next((response for response in responses if response.matches(target)), Response())
 
 
@@ -114,16 +149,21 @@ def _response(item: Any, place: str) -> Response:
             raise InvalidResponseError(f"{place}: unknown key {key!r}; the keys are {', '.join(_TYPES)}")
         if type(value) is not _TYPES[key]:
             raise InvalidResponseError(f"{place}: {key}: expected {_TYPES[key].__name__}, found {value!r}")
-    if not 0 <= item.get("exitCode", 0) <= MAX_EXIT_CODE:
-        raise InvalidResponseError(f"{place}: exitCode: expected 0 to {MAX_EXIT_CODE}, found {item['exitCode']}")
-    if "log" in item and not {"command", "stdout", "stderr", "exitCode"}.isdisjoint(item):
-        raise InvalidResponseError(f"{place}: expected either log or a command's response, found {', '.join(item)}")
+        expected, values = _VALUES.get(key, ("", (value,)))
+        if value not in values:
+            raise InvalidResponseError(f"{place}: {key}: expected {expected}, found {value!r}")
+    response = Response(**item)
+    keys = _KEYS[response.kind]
+    if unexpected := item.keys() - keys:
+        raise InvalidResponseError(
+            f"{place}: with {keys[-1]}, expected only {', '.join(keys)}; found {min(unexpected)}"
+        )
     for key in _PATTERNS:
         try:
             re.compile(item.get(key, ""))
         except re.error as error:
             raise InvalidResponseError(f"{place}: {key}: expected a regular expression: {error}") from error
-    return Response(**item)
+    return response
 
 
 STDOUT, STDERR, ERROR = 1, 2, 3
@@ -141,37 +181,44 @@ log = logging.getLogger(KUBELET)
 class Kubelet:
     """The HTTP handlers."""
 
-    def __init__(self, client: aiohttp.ClientSession) -> None:
-        """Take a client of the API server with the permission to read ConfigMaps."""
+    def __init__(self, client: aiohttp.ClientSession, webhook: Mapping[str, object]) -> None:
+        """Take an administrator's client of the API server, and the manifest of the webhook for Bindings."""
         self._client = client
+        self._webhook = webhook
+        self._has_webhook = False
 
     def application(self) -> web.Application:
         """Return the application with all routes; pods are addressed with and without their UID."""
         application = web.Application(middlewares=[_only_api_server])
-        pod = "/{namespace}/{pod}"
-        for uid in ("", "/{uid}"):
-            application.router.add_get(f"/exec{pod}{uid}/{{container}}", self._exec)
-            application.router.add_post(f"/exec{pod}{uid}/{{container}}", _websockets_only)
-            application.router.add_get(f"/attach{pod}{uid}/{{container}}", self._attach)
-            application.router.add_post(f"/attach{pod}{uid}/{{container}}", _websockets_only)
-            application.router.add_route("*", f"/portForward{pod}{uid}", _no_port_forward)
-        application.router.add_get(f"/containerLogs{pod}/{{container}}", self._logs)
+        streams = {"exec": self._exec, "attach": self._attach, "portForward": self._port_forward}
+        for pod in ("{namespace}/{pod}", "{namespace}/{pod}/{uid}"):
+            for name, handler in streams.items():
+                path = f"/{name}/{pod}" if name == "portForward" else f"/{name}/{pod}/{{container}}"
+                application.router.add_route("*", path, handler)
+        application.router.add_post("/configmaps", self._admit_config_map)
+        application.router.add_post("/bindings", self._admit_binding)
+        application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         return application
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         command = request.query.getall("command", [])
-        response = await self._response(request, command)
+        await self._check_running(request)
+        response = await self._response(request, "command", command)
         log.info("exec %s %s: exit code %d", _place(request), command[:1], response.exitCode)
         return await _serve_streams(request, response)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
-        response = await self._response(request, None)
+        await self._check_running(request)
+        response = await self._response(request, "log")
         return await _serve_streams(request, Response(stdout=response.log or ""))
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
-        if request.query.get("previous") in TRUE:
+        container = await self._container(request)
+        if request.query.get("previous") in TRUE and not container.get("lastState"):
             raise web.HTTPBadRequest(text=f"previous terminated container of {_place(request)} not found")
-        response = await self._response(request, None)
+        if "waiting" in container.get("state", {}) and not container.get("lastState"):
+            raise web.HTTPBadRequest(text=f"container of {_place(request)} is waiting to start")
+        response = await self._response(request, "log")
         lines = (response.log or "").splitlines(keepends=True)
         if (tail := request.query.get("tailLines")) is not None:
             lines = lines[max(0, len(lines) - int(tail)) :]
@@ -179,19 +226,92 @@ class Kubelet:
         limit = request.query.get("limitBytes")
         return web.Response(body=body if limit is None else body[: int(limit)], content_type="text/plain")
 
-    async def _response(self, request: web.Request, command: list[str] | None) -> Response:
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        connection = web.WebSocketResponse(protocols=(PROTOCOL,))
+        if not connection.can_prepare(request).protocol:
+            return await _websockets_only(request)
+        find = await self._finder(request.match_info["namespace"])
+
+        def find_target(port: int) -> int:
+            response = find(Target(request.match_info["pod"], "", "port", port=port))
+            if not response.port:
+                raise ConnectionRefusedError("no response of simulated pods has this port")
+            return response.targetPort or port
+
+        await connection.prepare(request)
+        await PortForward(connection, find_target).run()
+        return connection
+
+    async def _admit_config_map(self, request: web.Request) -> web.StreamResponse:
+        """Register the webhook for Bindings, and wait until it is called for one that changes nothing."""
+        trial = {"metadata": {"name": "none"}, "target": {"name": "none"}}
+        binding = "/api/v1/namespaces/default/pods/none/binding?dryRun=All"
+        async with asyncio.timeout(TIMEOUT.total):
+            while not self._has_webhook:
+                for path, body in ((components.WEBHOOKS_PATH, self._webhook), (binding, trial)):
+                    async with self._client.post(path, json=body, raise_for_status=False):
+                        pass
+        return await _admitted(request)
+
+    async def _admit_binding(self, request: web.Request) -> web.StreamResponse:
+        """Annotate the Binding with the states of the pod's containers."""
+        self._has_webhook = True
+        binding = (await request.json())["request"]
+        path = f"/api/v1/namespaces/{binding['namespace']}/pods/{binding['name']}"
+        spec = (await self._get(path)).get("spec", {})  # none: the pod was deleted, or this is the trial
+        find = await self._finder(binding["namespace"])
+        states = {}
+        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
+            response = find(Target(binding["name"], container["name"], "state"))
+            if response.state:
+                states[container["name"]] = {"state": response.state, "exitCode": response.exitCode}
+        annotations = binding["object"]["metadata"].get("annotations", {}) | {STATES_ANNOTATION: json.dumps(states)}
+        return await _admitted(request, annotations if states else None)
+
+    async def _container(self, request: web.Request) -> dict[str, Any]:
+        """Return the status of the request's container, {} if there is none."""
+        path = "/api/v1/namespaces/{namespace}/pods/{pod}".format_map(request.match_info)
+        status = (await self._get(path)).get("status", {})
+        statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+        return next((one for one in statuses if one["name"] == request.match_info["container"]), {})
+
+    async def _check_running(self, request: web.Request) -> None:
+        """Raise HTTPException, as a kubelet responds, unless the request's container runs."""
+        if "running" not in (await self._container(request)).get("state", {}):
+            raise web.HTTPInternalServerError(text=f'container not found ("{request.match_info["container"]}")')
+
+    async def _response(self, request: web.Request, kind: str, command: Sequence[str] = ()) -> Response:
         """Return the response for the request's container. Raises HTTPException, before any upgrade, if it can't."""
-        path = f"/api/v1/namespaces/{request.match_info['namespace']}/configmaps"
+        find = await self._finder(request.match_info["namespace"])
+        return find(Target(request.match_info["pod"], request.match_info["container"], kind, command))
+
+    async def _finder(self, namespace: str) -> Callable[[Target], Response]:
+        """Return a function that finds responses for a namespace's pods. Raises HTTPException for invalid ones."""
+        found = await self._get(f"/api/v1/namespaces/{namespace}/configmaps", labelSelector=RESPONSES_LABEL)
         try:
-            async with self._client.get(path, params={"labelSelector": LABEL}) as answer:
-                config_maps = (await answer.json())["items"]
-        except (aiohttp.ClientError, OSError) as error:
-            raise web.HTTPServiceUnavailable(text=f"cannot read the responses of simulated pods: {error}") from error
-        target = Target(request.match_info["pod"], request.match_info["container"], command)
-        try:
-            return find_response(config_maps, target)
+            responses = all_responses(found["items"])
         except InvalidResponseError as error:
             raise web.HTTPInternalServerError(text=f"invalid response of simulated pods: {error}") from error
+        return functools.partial(find_response, responses)
+
+    async def _get(self, path: str, **params: str) -> dict[str, Any]:
+        """Return what the API server responds, {} if nothing is there. Raises HTTPException if it doesn't."""
+        try:
+            async with self._client.get(path, params=params) as answer:
+                return dict(await answer.json())
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, aiohttp.ClientResponseError) and error.status == http.HTTPStatus.NOT_FOUND:
+                return {}
+            raise web.HTTPServiceUnavailable(text=f"cannot read the responses of simulated pods: {error}") from error
+
+
+async def _admitted(request: web.Request, annotations: Mapping[str, str] | None = None) -> web.StreamResponse:
+    """Return the response to an AdmissionReview, with new annotations of its object."""
+    review = await request.json()
+    operations = [{"op": "add", "path": "/metadata/annotations", "value": annotations}] if annotations else []
+    patch = base64.b64encode(json.dumps(operations).encode()).decode()
+    response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patch}
+    return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
 
 
 def _place(request: web.Request) -> str:
@@ -212,11 +332,8 @@ async def _only_api_server(request: web.Request, handler: Handler) -> web.Stream
 
 
 async def _websockets_only(_request: web.Request) -> web.StreamResponse:
-    raise web.HTTPBadRequest(text="simulated pods support exec and attach over WebSockets only, not over SPDY")
-
-
-async def _no_port_forward(_request: web.Request) -> web.StreamResponse:
-    raise web.HTTPBadRequest(text="simulated pods do not support port-forward: no process listens in them")
+    protocols = "over WebSockets only, with the protocols of kubectl, not over SPDY"
+    raise web.HTTPBadRequest(text=f"simulated pods support exec, attach, and port-forward {protocols}")
 
 
 async def _serve_streams(request: web.Request, response: Response) -> web.StreamResponse:
@@ -266,7 +383,8 @@ async def serve(listener: socket.socket, api_server_port: int) -> None:
     connector = aiohttp.TCPConnector(ssl=outbound)
     url = f"https://{HOST}:{api_server_port}"
     async with aiohttp.ClientSession(url, connector=connector, raise_for_status=True, timeout=TIMEOUT) as client:
-        runner = web.AppRunner(Kubelet(client).application(), access_log=None)
+        webhook = components.webhooks(Layout(Path()), listener.getsockname()[1])[1]
+        runner = web.AppRunner(Kubelet(client, webhook).application(), access_log=None)
         await runner.setup()
         await web.SockSite(runner, listener, ssl_context=inbound).start()
         log.info("serving on port %d", listener.getsockname()[1])
