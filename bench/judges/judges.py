@@ -190,10 +190,12 @@ def _sdk(name: str) -> Prepare:
 def _project(source: Path, stage: Path) -> Path:
     """Copy a project of the Operator SDK as its Dockerfile does, with the copy as its home directory."""
     project = shutil.copytree(source, stage / source.name, symlinks=True)
+    (stage / "tmp").mkdir()  # a role keeps there that it has run, and each image has its own
     for path in (
         each for each in project.rglob("*") if each.suffix in (".cfg", ".yaml", ".yml") or each.name == "hosts"
     ):
-        text = path.read_text().replace("/opt/ansible", str(project))
+        text = path.read_text().replace("/tmp/", f"{stage}/tmp/")  # noqa: S108 -- replaced, not used
+        text = text.replace("/opt/ansible", str(project))
         path.write_text(text.replace("/usr/local/bin/python3", sys.executable))
     if (project / "fixture_collection").is_dir():  # further steps of the Dockerfile of "advanced"
         _collection(project / "fixture_collection", stage, "operator_sdk.test_fixtures")

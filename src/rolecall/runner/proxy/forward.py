@@ -85,10 +85,13 @@ NO_CONTEXT: Final = TraceContext()
 
 
 def end_to_end_headers(headers: CIMultiDictProxy[str] | Headers) -> Headers:
-    """Return the headers without the hop-by-hop ones: the standard ones, and those that ``Connection`` names."""
+    """Return the headers without the hop-by-hop ones: the standard ones, and those that ``Connection`` names.
+
+    Names are written as Go does. Of a name in two spellings, aiohttp would send only the last value.
+    """
     named = {token.strip().lower() for value in headers.getall("Connection", []) for token in value.split(",")}
     return CIMultiDict(
-        (name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP_HEADERS | named
+        (name.title(), value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP_HEADERS | named
     )
 
 

@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 
-from rolecall.runner.proxy.forward import NewTraceparent
+from rolecall.runner.proxy.forward import NewTraceparent, upstream_headers
 from rolecall.runner.proxy.sessions import Exchange
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import Run
@@ -67,3 +68,10 @@ async def test_headers_without_trace_are_unchanged(header: dict[str, str], send:
     exchange = await send("GET", header, None)
     assert api_server.last.headers.get("traceparent") == header.get("traceparent")
     assert (exchange.context.given, exchange.context.carried) == ("", "")
+
+
+def test_values_of_a_name_in_two_spellings_are_forwarded_in_their_order() -> None:
+    # The API server takes the first value; aiohttp would replace it by that of the other spelling.
+    sent = CIMultiDict([("aCcePt", "application/json;as=PartialObjectMetadataList"), ("Accept", "application/json")])
+    expected = [("Accept", "application/json;as=PartialObjectMetadataList"), ("Accept", "application/json")]
+    assert list(upstream_headers(sent).items()) == expected
