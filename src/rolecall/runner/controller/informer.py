@@ -141,7 +141,6 @@ class Reflector:
             started, seconds = self.clock.monotonic(), 0.0
             try:
                 if self._is_lost and self._resource_version and await self._is_restored():
-                    logger.warning("The cluster was restored to an earlier version; listing again", gvk=str(self.gvk))
                     self._resource_version = ""
                     self.sink.on_restored()
                 self._is_lost = False
@@ -357,6 +356,7 @@ class Informer:
 
     def on_restored(self) -> None:
         """Notify those that remember versions."""
+        logger.warning("The cluster was restored to an earlier version; listing again", gvk=str(self.gvk))
         for notify in self.on_restore:
             notify()
 
