@@ -44,6 +44,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
         (r"\b\d+:\d\d:\d\d\.\d{6}\b", "<duration>"),
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])", "<uuid>"),
+        (r"\bsimulated://[0-9a-f]{64}\b", "<container>"),
         (r"\b0x[0-9a-f]{6,}\b", "<address>"),
         (r"(127\.0\.0\.1|localhost):\d{4,5}\b", r"\1:<port>"),
         (r"(?s)(deserialization failed: .*?): (?:File |[^|]* \| [~^]+).*?(\w+(?:: [^|]*)?)$", r"\1: <traceback> \2"),
