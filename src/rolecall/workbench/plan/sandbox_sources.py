@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request, read_object
 from rolecall.kube.discovery import ApiResource, group_version_path
-from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
+from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError, NotServedError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 PAGE_OBJECTS: Final = 500
@@ -134,7 +134,7 @@ class LiveSource:
         try:
             body = await self.client.receive(request)
             return read_object(body, f"GET {request.path}"), len(body)
-        except NotFoundError as error:
+        except (NotFoundError, NotServedError) as error:  # only the plan may have defined the kind
             raise _AbsentError(str(error)) from error
         except ForbiddenError as error:
             needed = "a plan needs permission to read it"
