@@ -35,8 +35,15 @@ READ_TIMEOUT_SECONDS: Final = 120.0
 MAX_BUFFERED_BYTES: Final = 1 << 20
 _HOP_BY_HOP_HEADERS: Final = frozenset(
     {
-        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
-        *("te", "trailer", "transfer-encoding", "upgrade"),
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
     }
 )
 LONG_RUNNING_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)

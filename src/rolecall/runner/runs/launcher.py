@@ -133,8 +133,11 @@ class Launcher:
 
 def _printed(workspace: Workspace, ident: str) -> str:
     """Return the output of a run without colors; empty if it left none."""
-    path = workspace.artifacts(ident) / "stdout"
-    return strip_colors(path.read_text(encoding="utf-8", errors="replace")) if path.exists() else ""
+    try:
+        text = (workspace.artifacts(ident) / "stdout").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return strip_colors(text)
 
 
 def _integer(obj: RawObject, annotation: str, default: int) -> int:

@@ -16,19 +16,7 @@ from rolecall.kube.quantities import PART
 from rolecall.kube.selectors import WITH_VALUES, WITHOUT_VALUES
 from rolecall.runner.config import watch_keys as keys
 from rolecall.runner.config.content import DECLARED
-from rolecall.runner.config.watch_keys import (
-    BOOLEAN,
-    BOOLEANS,
-    DURATION,
-    INTEGER,
-    LIST,
-    MAPPING,
-    PATH,
-    PATH_OR_MAPPING,
-    TEXT,
-    Key,
-    Type,
-)
+from rolecall.runner.config.watch_keys import BOOLEAN, BOOLEANS, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
 
 Schema = dict[str, Any]
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
@@ -53,7 +41,7 @@ def _spelled(words: Iterable[str]) -> Schema:
 _OF_TYPES: Final[Mapping[Type[Any], Schema]] = {
     TEXT: _SCALAR,
     PATH: _SCALAR,
-    PATH_OR_MAPPING: {"type": ["string", "object", "null"]},
+    keys.PATH_OR_MAPPING: {"type": ["string", "object", "null"]},
     BOOLEAN: {
         "anyOf": [
             {"type": ["boolean", "null"]},

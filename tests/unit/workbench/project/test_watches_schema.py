@@ -12,18 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from rolecall.runner.config import watch_keys as keys
-from rolecall.runner.config.watch_keys import (
-    BOOLEAN,
-    DURATION,
-    INTEGER,
-    LIST,
-    MAPPING,
-    PATH,
-    PATH_OR_MAPPING,
-    TEXT,
-    Key,
-    Type,
-)
+from rolecall.runner.config.watch_keys import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
 from rolecall.runner.config.watches import parse_watches
 from rolecall.runner.config.yaml_reader import first_document
 from rolecall.workbench.project.watches_schema import watches_schema
@@ -50,7 +39,7 @@ OF_TYPES: Mapping[Type[Any], st.SearchStrategy[Any]] = {
     INTEGER: st.integers(-2, 30) | JUNK,
     DURATION: DURATIONS | JUNK,
     PATH: PATHS | NO_TEXT,
-    PATH_OR_MAPPING: PATHS | NO_TEXT,
+    keys.PATH_OR_MAPPING: PATHS | NO_TEXT,
     MAPPING: st.dictionaries(LETTERS, JUNK, max_size=2) | JUNK,
     LIST: st.lists(JUNK, max_size=2) | JUNK,
 }

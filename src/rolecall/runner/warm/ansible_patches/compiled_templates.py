@@ -35,10 +35,23 @@ _CONDITIONS = frozenset({"when", "failed_when", "changed_when", "until", "that",
 _DELIMITERS = ("{{", "{%")
 _PASSED = "jinja_pass_arg"
 _SETTINGS = (
-    *("block_start_string", "block_end_string", "variable_start_string", "variable_end_string"),
-    *("comment_start_string", "comment_end_string", "line_statement_prefix", "line_comment_prefix"),
-    *("trim_blocks", "lstrip_blocks", "newline_sequence", "keep_trailing_newline"),
-    *("optimized", "autoescape", "is_async", "finalize", "_debuggable_template_source"),
+    "block_start_string",
+    "block_end_string",
+    "variable_start_string",
+    "variable_end_string",
+    "comment_start_string",
+    "comment_end_string",
+    "line_statement_prefix",
+    "line_comment_prefix",
+    "trim_blocks",
+    "lstrip_blocks",
+    "newline_sequence",
+    "keep_trailing_newline",
+    "optimized",
+    "autoescape",
+    "is_async",
+    "finalize",
+    "_debuggable_template_source",
 )
 
 

@@ -22,6 +22,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ansible import constants
@@ -99,6 +100,9 @@ def install(context: ForkContext, placement: TaskPlacement) -> None:
     wrap(local, "exec_command", wrappers.exec_command)
 
 
+_signature_of = cache(inspect.signature)
+
+
 class _Wrappers:
     """The four wrappers, which receive the original first; each process works on one task at a time."""
 
@@ -110,7 +114,7 @@ class _Wrappers:
     def execute_module(self, original: Callable[..., Any], action: Any, *args: Any, **options: Any) -> Any:
         name = "a module"
         try:
-            given = inspect.signature(original).bind(action, *args, **options).arguments
+            given = _signature_of(original).bind(action, *args, **options).arguments
             name = given.get("module_name") or action._task.action  # noqa: SLF001 - as the original does
             _check_task(action, is_async=bool(given.get("wrap_async")))
             self._is_trying = True
@@ -128,7 +132,7 @@ class _Wrappers:
     def modify_module(self, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if not self._is_trying:
             return original(*args, **options)
-        return _build(**inspect.signature(original).bind(*args, **options).arguments)
+        return _build(**_signature_of(original).bind(*args, **options).arguments)
 
     def exec_command(
         self, original: Callable[..., Any], connection: Any, cmd: Any, in_data: Any = None, *args: Any, **options: Any

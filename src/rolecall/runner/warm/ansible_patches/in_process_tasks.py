@@ -53,7 +53,15 @@ _TRUSTED_DIRECTORIES = tuple(
 )
 _LOCAL_CONNECTIONS = frozenset({"local", "ansible.builtin.local", "ansible.legacy.local"})
 _WORKER_KEYWORDS = (
-    *("async_val", "timeout", "throttle", "delegate_to", "until", "retries", "become", "debugger", "loop_with"),
+    "async_val",
+    "timeout",
+    "throttle",
+    "delegate_to",
+    "until",
+    "retries",
+    "become",
+    "debugger",
+    "loop_with",
 )
 _VERBOSE = 3
 _GET_ACTION = "_get_action_handler_with_module_context"
