@@ -1,7 +1,6 @@
 """The API server is killed under the page and under ``rolecall top``: both show it, with the age, until it is back."""
 
 import asyncio
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -12,12 +11,12 @@ from playwright.async_api import Browser, expect
 
 from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.demo_inputs import Applier
 from tests.browser.conftest import TASKS, TIMEOUT_SECONDS, Site
 from tests.browser.windows import window
 from tests.integration.conftest import wait_until_ready
+from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import DEFINITION, write_project
+from tests.integration.things import write_project
 from tests.integration.world import World, eventually
 
 SOON = TIMEOUT_SECONDS * 1000
@@ -28,8 +27,7 @@ TOP = (sys.executable, "-m", "rolecall", "top", "--once", "--url")
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
     """Give a control plane of the test's own, because it kills a part of it."""
-    with ControlPlane(f"lost-{os.getpid()}", has_controllers=False) as running:
-        Applier(running.kubeconfig).apply([DEFINITION])
+    with separate_control_plane("lost", has_controllers=False) as running:
         yield running
 
 

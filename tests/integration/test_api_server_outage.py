@@ -1,7 +1,6 @@
 """The API server goes away for twenty seconds while runs continue: nothing is lost, every object converges."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_ready
+from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
+from tests.integration.things import MANIFEST, THING, write_project
 from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
@@ -35,8 +34,7 @@ TASKS = """
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
     """Give a control plane of the test's own, because it stops a part of it."""
-    with ControlPlane(f"outage-{os.getpid()}") as running:
-        Applier(running.kubeconfig).apply([DEFINITION])
+    with separate_control_plane("outage") as running:
         yield running
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Iterator
 from datetime import datetime
@@ -22,9 +21,9 @@ from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import serving
 from rolecall.system.clock import LoopClock
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.demo_inputs import Applier
+from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
+from tests.integration.things import MANIFEST, THING, write_project, write_role
 from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
@@ -180,8 +179,7 @@ def suspended(*processes: psutil.Process) -> Iterator[None]:
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
     """Yield a separate control plane, because the test stops a part of it."""
-    with ControlPlane(f"election-{os.getpid()}") as running:
-        Applier(running.kubeconfig).apply([DEFINITION])
+    with separate_control_plane("election") as running:
         yield running
 
 

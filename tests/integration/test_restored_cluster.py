@@ -15,11 +15,11 @@ from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of, metadata_of, resource_version_of, uid_of
 from rolecall.kube.references import RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration import metrics
 from tests.integration.conftest import wait_until_ready
+from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
+from tests.integration.things import MANIFEST, THING, write_project
 from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true, names
 
 pytestmark = pytest.mark.alone
@@ -64,8 +64,7 @@ WRITES_AFTER_THE_SNAPSHOT = 400
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
     """Give a control plane of the test's own, without controllers, so that few other clients use up versions."""
-    with ControlPlane(f"restore-{os.getpid()}", has_controllers=False) as running:
-        Applier(running.kubeconfig).apply([DEFINITION])
+    with separate_control_plane("restore", has_controllers=False) as running:
         yield running
 
 
