@@ -268,7 +268,10 @@ class Reconciler:
 
         finalizer = self.watch.finalizer
         # A role that requests a requeue hasn't finished cleaning up.
-        if finalizer and context.finalizing and context.failure is None and not context.requests_requeue:
+        is_released = bool(
+            finalizer and context.finalizing and context.failure is None and not context.requests_requeue
+        )
+        if finalizer and is_released:
             await self._edit(context, lambda obj: without_finalizer(obj, finalizer.name))
 
         if summary.is_interrupted:
@@ -292,7 +295,8 @@ class Reconciler:
             written=context.written_conditions,
             is_final=summary.is_final,
         )
-        return await self._write_status(context, partial(self.status.write, context.obj, outcome))
+        write = partial(self.status.write, context.obj, outcome)
+        return await self._write_status(context, write, may_be_gone=is_released)
 
     def _conclude(self, context: ReconcileContext, summary: RunSummary) -> Result:
         """Report the outcome, and return when the next run is due."""
@@ -346,14 +350,20 @@ class Reconciler:
         self.events.failed(context, message)
         return await self._write_status(context, partial(self.status.write, context.obj, outcome))
 
-    async def _write_status(self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]]) -> bool:
-        """Write a status; return False if it couldn't be written: the next attempt may succeed."""
+    async def _write_status(
+        self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]], *, may_be_gone: bool = False
+    ) -> bool:
+        """Write a status; return False if it couldn't be written: the next attempt may succeed.
+
+        With ``may_be_gone``, the operator has removed its finalizer, so an object that isn't found needs no status.
+        """
         if not self.watch.manage_status:
             return True
         try:
             context.written_status = await write()
         except NotFoundError:
-            raise  # the caller decides whether the object was deleted
+            if not may_be_gone:
+                raise  # the caller decides whether the object was deleted
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
             self.status.report(context.obj, f"The status could not be written: {error}")
