@@ -1,5 +1,6 @@
 """What integration tests share: one control plane with our definitions, a namespace for each test, operators in it."""
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +25,7 @@ from tests.kstatus.judge import Judge
 __all__ = ["control_plane", "run"]
 
 NAMESPACE = GVK("", "v1", "Namespace")
+QUIET_SECONDS = 3.0
 
 
 LONGEST_FIRST = (
@@ -141,3 +143,11 @@ async def wait_until_ready(operator: Operator) -> None:
         return operator.is_ready()
 
     await eventually(look, bool, TIMEOUT_SECONDS, "the operator is ready")
+
+
+async def wait_until_quiet(operator: Operator) -> None:
+    """Wait until no run has started for some seconds, which are longer than a run."""
+    before = -1
+    while (runs := len(operator.messages("Reconcile started"))) != before:
+        before = runs
+        await asyncio.sleep(QUIET_SECONDS)

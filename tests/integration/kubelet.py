@@ -34,7 +34,9 @@ class Kubelet:
 
     async def register(self, client: Client) -> None:
         """Make the node and say where its kubelet listens, which does so when this returns."""
-        await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}})
+        # Unschedulable, because other tests create pods too, also after this kubelet has ended.
+        spec = {"unschedulable": True}
+        await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}, "spec": spec})
         world = World(client, "")
         await world.wait_for(NODE, self.node, lambda node: is_true(node, "Ready"))
         status = {

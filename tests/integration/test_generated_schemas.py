@@ -291,7 +291,8 @@ def test_value_from_the_defaults_of_options_is_not_set_for_the_rules_around_it(k
 def is_accepted_as_it_is(entry: Json, spec: Json) -> bool:
     """Return whether the role accepts a spec, and Ansible keeps all of its values.
 
-    Numbers of bits or bytes can be integers for Ansible, but are strings in the schema.
+    Numbers of bits or bytes can be integers for Ansible, but are strings in the schema. Booleans are numbers for
+    Ansible, but not in JSON.
     """
     if any(f'"{kind}"' in json.dumps(entry) for kind in ("bits", "bytes")):
         return False
@@ -301,10 +302,22 @@ def is_accepted_as_it_is(entry: Json, spec: Json) -> bool:
     try:
         if not variables.keys() <= entry["options"].keys() or rejections(entry, obj):
             return False
+        if has_boolean_number(entry, variables):
+            return False
         found = validator.validate(copy.deepcopy(variables), validate_role_argument_spec=True)
     except TypeError:  # Ansible doesn't expect a number in place of a dictionary
         return False
     return is_part(variables, found.validated_parameters)
+
+
+def has_boolean_number(option: Json, value: Any) -> bool:
+    """Return whether a value, or one in it, is a boolean where the option is a number."""
+    if isinstance(value, list):
+        return any(has_boolean_number({**option, "type": option.get("elements")}, each) for each in value)
+    if isinstance(value, dict):
+        options = option.get("options") or {}
+        return any(has_boolean_number(options.get(name) or {}, each) for name, each in value.items())
+    return isinstance(value, bool) and option.get("type") in ("int", "float")
 
 
 def is_part(value: Any, whole: Any) -> bool:

@@ -25,6 +25,7 @@ TASKS = """
   ansible.builtin.debug: {msg: "{{ blob | b64decode }}"}
   when: blob is defined
 """
+STATUS = "report: $.stats.report, copy: $.stats.report"
 LEVELS = [1000, 1400] if sys.version_info[:2] == (3, 12) else [1500, 9000]
 """Python 3.12 reads 1,500 levels of JSON at most. What is deeper is in test_unreadable_objects.py."""
 
@@ -76,7 +77,7 @@ async def _with_client(plane: ControlPlane, act: Callable[[Client], Awaitable[No
 @pytest.fixture(scope="module")
 def odd_operator(defined: ControlPlane, odd: GVK, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     directory = tmp_path_factory.mktemp("odd")
-    entry = f"- {{group: {odd.group}, version: v1, kind: Odd, role: thing, status: {{report: $.stats.report}}}}\n"
+    entry = f"- {{group: {odd.group}, version: v1, kind: Odd, role: thing, status: {{{STATUS}}}}}\n"
     (directory / "watches.yaml").write_text(entry)
     write_role(directory, TASKS)
     operator = Operator(directory, defined.kubeconfig, EVERY_NAMESPACE, ("--backoff-max", "20s"))
@@ -103,13 +104,16 @@ async def test_unusual_specs_succeed_or_report_the_reason(world: World, operator
     for name, spec in SUCCEEDING.items():
         await make(world, odd, name, spec)
     await make(world, odd, "too-large-a-result", {"large": 1_900_000})
+    await make(world, odd, "too-large-a-status", {"large": 900_000})
     await make(world, odd, "binary", {"blob": "//4AAQL/wMGAgQ=="})
     for name in SUCCEEDING:
         await world.wait_for(odd, name, lambda obj: is_true(obj, "Successful"))
     large = await world.get(odd, "large-result")
     assert len(large["status"]["report"]) == 700_000
 
-    too_large = await world.wait_for(odd, "too-large-a-result", lambda obj: is_true(obj, "Successful"))
+    failed = await world.wait_for(odd, "too-large-a-result", lambda obj: is_true(obj, "Failure"))
+    assert "a run may report at most 1Mi" in condition(failed, "Failure")["message"]
+    too_large = await world.wait_for(odd, "too-large-a-status", lambda obj: is_true(obj, "Successful"))
     assert "the mapped status was rejected" in condition(too_large, "Successful")["message"]
     assert "report" not in too_large["status"]
 

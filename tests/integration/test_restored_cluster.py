@@ -16,7 +16,7 @@ from rolecall.kube.metadata import generation_of, metadata_of, resource_version_
 from rolecall.kube.references import RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration import metrics
-from tests.integration.conftest import wait_until_ready
+from tests.integration.conftest import wait_until_quiet, wait_until_ready
 from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
@@ -56,7 +56,6 @@ LEADER = (
 WRITES_OF_A_RUN = 60
 """More than there are, with those of Leases in the meantime."""
 
-QUIET_SECONDS = 3.0
 WRITES_AFTER_THE_SNAPSHOT = 400
 """So many that the versions after the restore stay below those that runs wrote before it."""
 
@@ -138,14 +137,6 @@ async def wait_until_reconciled(world: World, colour: str, **sizes: int) -> None
         return names(things) == sorted(sizes) and all(is_reconciled(thing, dependents) for thing in things)
 
     await eventually(look, all_reconciled, TIMEOUT_SECONDS, f"{sizes} are reconciled in {colour}")
-
-
-async def wait_until_quiet(operator: Operator) -> None:
-    """Wait until no run has started for some seconds, which are longer than a run."""
-    before = -1
-    while (runs := len(operator.messages("Reconcile started"))) != before:
-        before = runs
-        await asyncio.sleep(QUIET_SECONDS)
 
 
 async def use_up_versions(world: World, until: int) -> None:

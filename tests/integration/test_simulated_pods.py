@@ -159,7 +159,8 @@ async def dead_node(world: World) -> AsyncIterator[str]:
     """Give a node whose kubelet does not listen, of a release before WebSockets reached kubelets."""
     name = f"dead-{world.namespace}"
     status = {"daemonEndpoints": {"kubeletEndpoint": {"Port": free_port()}}}
-    await world.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"unschedulable": True}}
+    await world.client.create(node | {"status": status})
     yield name
     await world.client.delete(NODE, ObjectKey("", name))
 
