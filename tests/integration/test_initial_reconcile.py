@@ -63,7 +63,8 @@ async def wait_for_depths(operator: Operator, *, high: int, low: int) -> None:
 
         async def depths() -> list[float]:
             found = await read(session, operator)
-            series = 'ansible_operator_workqueue_depth{controller="thing-v1-controller",priority="%s"}'
+            controller = "thing-v1-controller"
+            series = f'workqueue_depth{{controller="{controller}",name="{controller}",priority="%s"}}'
             return [found[series % priority] for priority in ("high", "low")]
 
         await eventually(

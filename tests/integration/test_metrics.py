@@ -105,7 +105,7 @@ async def test_metrics_include_reconciles_and_those_of_the_role(things: Things, 
     assert seconds > run_seconds - 0.06 > 0, "it is the whole of the reconcile; the log rounds to tenths of a second"
     assert found[f'controller_runtime_reconcile_time_seconds_sum{{controller="{controller}"}}'] == seconds
     assert found[f'workqueue_adds_total{{controller="{controller}",name="{controller}"}}'] >= 1
-    assert found[f'workqueue_depth{{controller="{controller}",name="{controller}",priority=""}}'] == 0
+    assert found[f'workqueue_depth{{controller="{controller}",name="{controller}",priority="high"}}'] == 0
     assert any(
         re.match(r'rest_client_requests_total{code="200",host="127.0.0.1:\d+",method="PUT"}', it) for it in found
     )

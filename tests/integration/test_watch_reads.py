@@ -1,6 +1,7 @@
 """Reads as triggers, with roles that contain nothing about it."""
 
 import asyncio
+import math
 import time
 from typing import Any
 
@@ -20,8 +21,8 @@ REACTION_SECONDS = 5.0
 LOOP_SECONDS = 60.0
 """Less than the delays of eight runs in a loop: 1 + 2 + 4 + 8 + 16 + 32 + 64 s."""
 
-MOST_RUNS = 9
-"""In half a minute: the first runs, and those after 1 + 2 + 4 + 8 + 16 s."""
+FIRST_RUNS = 4
+"""Runs of an object before the first delay of a loop."""
 
 SECRET = GVK("", "v1", "Secret")
 WATCHED = "watchReads: true"
@@ -143,9 +144,14 @@ async def started_after(thing: Thing, runs: int) -> float:
     return time.monotonic() - begun
 
 
-async def most_runs(things: list[Thing]) -> int:
-    """Return the runs of the object that ran most often."""
-    return max(thing.runs() for thing in things)
+async def stay_delayed(things: list[Thing], since: float, seconds: float) -> None:
+    """Check for some seconds that no object ran more often since ``since`` than delays of 1 + 2 + 4 + 8 + … s allow."""
+
+    async def above_limit() -> int:
+        delayed = math.ceil(math.log2(time.monotonic() - since + 1))
+        return max(thing.runs() for thing in things) - FIRST_RUNS - delayed
+
+    await always(above_limit, lambda runs: runs <= 0, seconds, "they run less and less often")
 
 
 async def test_rotated_secret_rolls_the_application_that_uses_it(world: World, things: Things) -> None:
@@ -265,6 +271,7 @@ async def test_reads_trigger_nothing_without_watch_reads_or_with_a_blacklist(wor
 
 async def test_two_roles_that_read_each_others_writes_back_off(world: World, things: Things) -> None:
     """Without backoff they would run indefinitely; an Event names the writer and the object that waits."""
+    start = time.monotonic()
     both = [things["ping"], things["pong"]]
     for thing in both:
         await thing.create()
@@ -284,15 +291,16 @@ async def test_two_roles_that_read_each_others_writes_back_off(world: World, thi
         return any(read in text and writer in text for text in messages for read, writer in names)
 
     await eventually(told, names_both, TIMEOUT_SECONDS, "an Event names both objects")
-    await always(lambda: most_runs(both), lambda runs: runs <= MOST_RUNS, 25.0, "they run less and less often")
+    await stay_delayed(both, start, 25.0)
 
 
 async def test_objects_that_share_an_object_that_each_writes_back_off(world: World, things: Things) -> None:
     """Each write triggers all others."""
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: shared}}")
+    start = time.monotonic()
     all_of_them = [things.named("sharing", f"number-{number}") for number in range(4)]
     for thing in all_of_them:
         await thing.create()
     for thing in all_of_them:
         await thing.runs_at_least(3)
-    await always(lambda: most_runs(all_of_them), lambda runs: runs <= MOST_RUNS, 30.0, "they run less and less often")
+    await stay_delayed(all_of_them, start, 30.0)

@@ -145,21 +145,17 @@ class OperatorMetrics:
 
     def _define_queues(self) -> None:
         by = ("name", "controller")
-        self.depth = self._gauge("workqueue_depth", "Requests that are waiting for a worker", *by, "priority")
+        text = "Requests that are waiting for a worker, by priority: high, medium, low"
+        self.depth = self._gauge("workqueue_depth", text, *by, "priority")
         self.adds = self._counter("workqueue_adds_total", "Requests that were added to the queue", *by)
         self.retries = self._counter("workqueue_retries_total", "Requests that are retried after a failure", *by)
-        text = "Seconds that requests wait for a worker"
-        self.waited = self._histogram("workqueue_queue_duration_seconds", text, _QUEUE_BUCKETS, *by)
+        text = "Seconds that requests wait for a worker, by the priority in which they leave the queue"
+        self.waited = self._histogram("workqueue_queue_duration_seconds", text, _QUEUE_BUCKETS, *by, "priority")
         text = "Seconds that workers take for a request"
         self.worked = self._histogram("workqueue_work_duration_seconds", text, _QUEUE_BUCKETS, *by)
         self.unfinished = self._gauge("workqueue_unfinished_work_seconds", "Total seconds of work in progress", *by)
         text = "Seconds of the oldest work in progress"
         self.longest = self._gauge("workqueue_longest_running_processor_seconds", text, *by)
-        text = "Requests that are waiting for a worker, by priority: high, medium, low"
-        self.depth_by_priority = self._gauge("ansible_operator_workqueue_depth", text, "controller", "priority")
-        name = "ansible_operator_workqueue_queue_duration_seconds"
-        text = "Seconds that requests wait for a worker, by the priority in which they leave the queue"
-        self.waited_by_priority = self._histogram(name, text, _QUEUE_BUCKETS, "controller", "priority")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -238,7 +234,7 @@ def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
 class ControllerMetrics:
     """The metrics of one controller, its work queue, its objects, and its runs.
 
-    Queue depth, unfinished work, and the oldest work are computed when the metrics are read.
+    Unfinished work and the oldest work are computed when the metrics are read.
     """
 
     def __init__(self, metrics: OperatorMetrics, name: str, gvk: GVK, workers: int) -> None:
@@ -257,14 +253,13 @@ class ControllerMetrics:
             family.labels(self._kind)
         for result in ("succeeded", "failed"):
             metrics.results.labels(self._kind, result)
-        metrics.depth.labels(name, name, "").set_function(lambda: float(len(self._queued)))
         metrics.unfinished.labels(name, name).set_function(lambda: sum(self._ages()))
         metrics.longest.labels(name, name).set_function(lambda: max(self._ages(), default=0.0))
-        for family in (metrics.adds, metrics.retries, metrics.waited, metrics.worked):
+        for family in (metrics.adds, metrics.retries, metrics.worked):
             family.labels(name, name)
         for priority in _PRIORITIES:
-            metrics.depth_by_priority.labels(name, priority)
-            metrics.waited_by_priority.labels(name, priority)
+            metrics.depth.labels(name, name, priority)
+            metrics.waited.labels(name, name, priority)
 
     def _ages(self) -> list[float]:
         """Return the seconds since a worker took each request in progress."""
@@ -272,7 +267,7 @@ class ControllerMetrics:
         return [now - taken for taken in list(self._taken.values())]
 
     def _depth(self, priority: str) -> Gauge:
-        return self._metrics.depth_by_priority.labels(self._name, priority)
+        return self._metrics.depth.labels(self._name, self._name, priority)
 
     def added(self, request: Hashable, priority: str) -> None:
         """Record that a request became due."""
@@ -292,8 +287,7 @@ class ControllerMetrics:
         now = self._taken[request] = self._now()
         since, priority = self._queued.pop(request)
         self._depth(priority).dec()
-        self._metrics.waited.labels(self._name, self._name).observe(now - since)
-        self._metrics.waited_by_priority.labels(self._name, priority).observe(now - since)
+        self._metrics.waited.labels(self._name, self._name, priority).observe(now - since)
 
     def dropped(self, request: Hashable) -> None:
         """Record that a request left the queue without a worker."""

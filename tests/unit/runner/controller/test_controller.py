@@ -311,8 +311,7 @@ async def test_reconcile_is_counted_by_its_result(
         queue.add(A, CAUSE)
         queue.add(B, CAUSE)
         await settle()
-        in_progress = {"workqueue_adds_total": 2, "controller_runtime_active_workers": 1}
-        in_progress |= {"workqueue_depth": 1, "ansible_operator_workqueue_depth": 1}
+        in_progress = {"workqueue_adds_total": 2, "controller_runtime_active_workers": 1, "workqueue_depth": 1}
         assert counted(operator_metrics) == in_progress
         queue.discard(lambda request: request == B)
         recorder.gate.set()

@@ -151,24 +151,24 @@ def test_every_series_of_a_controller_starts_at_zero(value: Value) -> None:
         assert value("controller_runtime_reconcile_total", controller=NAME, result=result) == 0
     for name in ("reconcile_errors", "terminal_reconcile_errors", "reconcile_panics"):
         assert value(f"controller_runtime_{name}_total", controller=NAME) == 0
-    assert value("workqueue_depth", **QUEUE, priority="") == 0
     assert value("workqueue_adds_total", **QUEUE) == 0
     assert value("workqueue_unfinished_work_seconds", **QUEUE) == 0
     assert value("ansible_operator_reconciles_count", GVK=KIND) == 0
     for priority in PRIORITIES:
-        labels = {"controller": NAME, "priority": priority}
-        assert value("ansible_operator_workqueue_depth", **labels) == 0
-        assert value("ansible_operator_workqueue_queue_duration_seconds_count", **labels) == 0
+        assert value("workqueue_depth", **QUEUE, priority=priority) == 0
+        assert value("workqueue_queue_duration_seconds_count", **QUEUE, priority=priority) == 0
 
 
 def test_request_is_measured_from_due_to_done(controller: ControllerMetrics, time: Time, value: Value) -> None:
     controller.added("a", "high")
     controller.added("b", "low")
-    assert value("workqueue_depth", **QUEUE, priority="") == 2
+    assert value("workqueue_depth", **QUEUE, priority="high") == 1
+    assert value("workqueue_depth", **QUEUE, priority="low") == 1
     time.seconds += 2
     controller.taken("a")
     controller.started("a")
-    assert value("workqueue_depth", **QUEUE, priority="") == 1
+    assert value("workqueue_depth", **QUEUE, priority="high") == 0
+    assert value("workqueue_depth", **QUEUE, priority="low") == 1
     assert value("controller_runtime_active_workers", controller=NAME) == 1
     time.seconds += 5
     controller.taken("b")
@@ -178,7 +178,8 @@ def test_request_is_measured_from_due_to_done(controller: ControllerMetrics, tim
     controller.ended("a", "requeue_after")
     controller.finished("a")
     assert value("controller_runtime_active_workers", controller=NAME) == 0
-    assert value("workqueue_queue_duration_seconds_sum", **QUEUE) == 2 + 7
+    assert value("workqueue_queue_duration_seconds_sum", **QUEUE, priority="high") == 2
+    assert value("workqueue_queue_duration_seconds_sum", **QUEUE, priority="low") == 7
     assert value("workqueue_work_duration_seconds_sum", **QUEUE) == 6
     assert value("workqueue_longest_running_processor_seconds", **QUEUE) == 1
     assert value("controller_runtime_reconcile_time_seconds_sum", controller=NAME) == 6
@@ -203,8 +204,7 @@ def test_depth_is_counted_by_priority_and_a_moved_request_keeps_its_age(
     controller: ControllerMetrics, time: Time, value: Value
 ) -> None:
     def depths() -> list[float | None]:
-        name = "ansible_operator_workqueue_depth"
-        return [value(name, controller=NAME, priority=priority) for priority in PRIORITIES]
+        return [value("workqueue_depth", **QUEUE, priority=priority) for priority in PRIORITIES]
 
     for request, priority in (("a", "low"), ("b", "low"), ("c", "medium"), ("d", "low")):
         controller.added(request, priority)
@@ -217,10 +217,9 @@ def test_depth_is_counted_by_priority_and_a_moved_request_keeps_its_age(
     time.seconds += 4
     controller.taken("a")
     assert depths() == [0, 1, 1]
-    waited = "ansible_operator_workqueue_queue_duration_seconds_sum"
-    assert value(waited, controller=NAME, priority="high") == 7
-    assert value(waited, controller=NAME, priority="low") == 0
-    assert value("workqueue_queue_duration_seconds_sum", **QUEUE) == 7
+    waited = "workqueue_queue_duration_seconds_sum"
+    assert value(waited, **QUEUE, priority="high") == 7
+    assert value(waited, **QUEUE, priority="low") == 0
 
 
 class Metrics:
