@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from rolecall.runner.runs.planned.playbook import FINGERPRINTS, PATCH
 from rolecall.runner.warm.ansible_patches.fingerprints import (
     DATA,
     UNREADABLE,
@@ -24,7 +25,13 @@ from rolecall.runner.warm.ansible_patches.fingerprints import (
     file_digest,
     source_of,
 )
-from rolecall.runner.warm.ansible_patches.patches import PATCHES, installed_search_path, package_of, patch_statuses
+from rolecall.runner.warm.ansible_patches.patches import (
+    PATCHES,
+    Patch,
+    installed_search_path,
+    package_of,
+    patch_statuses,
+)
 
 RELEASES: Mapping[str, Iterable[str]] = {
     "ansible-core": ("2.18.19", "2.19.14", "2.20.10", "2.21.5", "2.22.0rc1"),
@@ -46,6 +53,9 @@ _ANSIBLE_PACKAGES = {
 
 _COLLECTION = Path("ansible_collections", "kubernetes", "core")
 _NEWEST_PYTHON = "3.14"
+FILES: Mapping[Path, Sequence[Patch]] = {DATA: PATCHES, FINGERPRINTS: [PATCH]}
+"""The patches of each data file."""
+
 SOURCES = Path("~/.cache/rolecall/sources").expanduser()
 
 
@@ -55,13 +65,14 @@ def main() -> None:
     try:
         if options.release:
             sys.exit(_try_release(options.release, options.sources))
-        text = _text(_fingerprints(options.sources))
+        texts = {path: _text(_fingerprints(patches, options.sources)) for path, patches in FILES.items()}
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"tools.fingerprints: {error}")
-    if not options.check:
-        DATA.write_text(text, encoding="utf-8")
-    elif DATA.read_text(encoding="utf-8") != text:
-        sys.exit(f"{DATA.name} isn't up to date: run python -m tools.fingerprints")
+    for path, text in texts.items():
+        if not options.check:
+            path.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
+            sys.exit(f"{path} isn't up to date: run python -m tools.fingerprints")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,16 +92,17 @@ def _parser() -> argparse.ArgumentParser:
 def _try_release(wanted: str, sources: Path) -> int:
     package, _, release = wanted.partition("==")
     path = [str(release_sources(package, release, sources)), *installed_search_path(os.environ)]
-    disabled = [status for status in patch_statuses(Fingerprints.load(), path) if status.state == "disabled"]
+    found = [patch_statuses(Fingerprints.load(file), path, patches) for file, patches in FILES.items()]
+    disabled = [status for statuses in found for status in statuses if status.state == "disabled"]
     for status in disabled:
         sys.stdout.write(f"{status.name}: {status.reason}\n")
     return 1 if disabled else 0
 
 
-def _fingerprints(sources: Path) -> Fingerprints:
+def _fingerprints(patches: Iterable[Patch], sources: Path) -> Fingerprints:
     """Return the fingerprints of all functions in all releases. Raises OSError and subprocess.CalledProcessError."""
     modules: dict[str, set[str]] = defaultdict(set)
-    for function in (each for patch in PATCHES for each in (*patch.functions, *patch.optional)):
+    for function in (each for patch in patches for each in (*patch.functions, *patch.optional)):
         module, _, name = function.partition(":")
         modules[module].add(name)
     found = Fingerprints()

@@ -17,7 +17,7 @@ from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
-from rolecall.workbench.plan.reconciles import planned_environment, read_notes
+from rolecall.workbench.plan.reconciles import PlannedRunner, planned_environment, read_notes
 from tests import CORE
 from tests.integration.test_runner import Bench
 
@@ -98,11 +98,9 @@ class Planner:
         """Run a role or a playbook, with more variables in its environment."""
         playbook = content.path if isinstance(content, PlaybookContent) else None
         job = self.bench.job(content, Inputs({"outside": str(self.outside)}, playbook=playbook))
-        job = replace(
-            job,
-            environment=RunEnvironment(planned_environment(self.directory, run_commands=run_commands) | environment),
-        )
-        summary = await self.bench.runner.run(job, self.bench.events.append)
+        runner = PlannedRunner(self.bench.runner, planned_environment(self.directory, run_commands=run_commands))
+        job = replace(job, environment=RunEnvironment(environment))
+        summary = await runner.run(job, self.bench.events.append)
         notes = read_notes(self.directory)
         assert notes, "the run withheld nothing"
         return Planned(summary, notes)
@@ -517,11 +515,9 @@ async def test_waits_are_short(warm: Planner) -> None:
 
 async def test_a_plan_that_cannot_withhold_does_not_run(planner: Planner) -> None:
     planner.directory.rmdir()
-    job = replace(
-        planner.bench.job(planner.bench.role(ASK), Inputs({"outside": str(planner.outside)})),
-        environment=RunEnvironment(planned_environment(planner.directory)),
-    )
-    summary = await planner.bench.runner.run(job, planner.bench.events.append)
+    job = planner.bench.job(planner.bench.role(ASK), Inputs({"outside": str(planner.outside)}))
+    runner = PlannedRunner(planner.bench.runner, planned_environment(planner.directory))
+    summary = await runner.run(job, planner.bench.events.append)
     assert not summary.is_successful
     assert planner.outside_names() == []
 

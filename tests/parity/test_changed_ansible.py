@@ -28,7 +28,7 @@ LOOPS = next(case for case in CASES if case.name == "loops")
         (
             "executor/task_executor.py",
             ("def _run_loop(self, items", "def _run_loop(self, /, items"),
-            {"in-process-tasks", "planned-runs"},
+            {"in-process-tasks"},
         ),
         (
             "executor/module_common.py",

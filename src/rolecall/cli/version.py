@@ -10,6 +10,7 @@ import platform
 import subprocess
 import sys
 from importlib.metadata import distribution, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,12 @@ def patches() -> dict[str, str]:
     # Imported here: the other commands should not pay for it.
     from rolecall.runner.warm.ansible_patches.patches import installed_patches  # noqa: PLC0415
 
-    return {
-        status.name: f"{status.state}: {status.reason}" if status.reason else status.state
-        for status in installed_patches()
-    }
+    statuses = installed_patches()
+    if find_spec("rolecall.workbench"):
+        from rolecall.runner.runs.planned.playbook import patch_status  # noqa: PLC0415 - images don't have it
+
+        statuses.append(patch_status())
+    return {status.name: f"{status.state}: {status.reason}" if status.reason else status.state for status in statuses}
 
 
 def commit(top: Path = _TOP) -> str:

@@ -75,7 +75,7 @@ class RunSpec:
     ``timeout_seconds`` limits the run (None: no limit), and ``grace_seconds`` is the time between asking its processes
     to end and killing them. With ``unreachable_ok`` an unreachable host doesn't fail the run. ``output_in_events``
     repeats the printed text of an event in the event's file. Each process may have ``memory_limit_bytes`` of memory,
-    and all artifacts together ``artifact_limit_bytes`` of disk (0: no limit).
+    and all artifacts together ``artifact_limit_bytes`` of disk (0: no limit). ``program`` is that of ``RunnerInput``.
     """
 
     ident: str
@@ -89,6 +89,7 @@ class RunSpec:
     output_in_events: bool = True
     memory_limit_bytes: int = 0
     artifact_limit_bytes: int = 0
+    program: str = ""
 
     @property
     def runner_input(self) -> RunnerInput:
@@ -100,6 +101,7 @@ class RunSpec:
             temporary=self.workspace.tmpdir,
             role=str(self.content.path) if is_role else "",
             playbook="" if is_role else str(self.content.path),
+            program=self.program,
             verbosity=self.verbosity,
             grace_seconds=self.grace_seconds,
             memory_limit_bytes=self.memory_limit_bytes,

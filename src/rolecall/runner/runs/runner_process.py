@@ -31,7 +31,6 @@ from typing import Any, Self
 
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
-from rolecall.runner.runs.planned.playbook import command_of, is_planned
 from rolecall.runner.runs.workspace import TEMPORARY
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
 
@@ -40,6 +39,9 @@ COLLECTIONS = Path(__file__).resolve().parents[2] / "collections"
 
 CALLBACK_PLUGINS = Path(__file__).with_name("callback_plugins")
 """The directory of rolecall's own callback plugins; Ansible loads everything in it."""
+
+PROGRAM_COMMAND = (sys.executable, "-P", "-m")
+"""Starts the ``program`` of a run in a new interpreter."""
 
 PARENT_DIED = signal.SIGUSR1
 """The signal that a forked process receives when the fork server dies."""
@@ -54,13 +56,18 @@ _RETRY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """The input of the process; ``role`` and ``playbook`` are absolute paths, one of them is empty."""
+    """The input of the process; ``role`` and ``playbook`` are absolute paths, one of them is empty.
+
+    ``program`` is the module whose ``main``, with the arguments of ansible-playbook, replaces ansible-playbook; empty
+    for ansible-playbook itself.
+    """
 
     ident: str
     workspace: str
     temporary: str = ""
     role: str = ""
     playbook: str = ""
+    program: str = ""
     verbosity: int = 0
     grace_seconds: float = 5.0
     memory_limit_bytes: int = 0
@@ -178,8 +185,8 @@ class RunnerThread(threading.Thread):
         try:
             runner = configure(self._input, event_handler=on_event, cancel_callback=self._is_stopping.is_set)
             self._adapt(runner)
-            if is_planned(self._input.environment):
-                runner.config.command = command_of(runner.config.command)
+            if self._input.program:
+                runner.config.command = [*PROGRAM_COMMAND, self._input.program, *runner.config.command[1:]]
             runner.config.env = hide_environment(runner.config.env)
             runner.config.env |= {name: HiddenText(value) for name, value in secrets.items()}
             status, rc = runner.run()

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import pexpect
@@ -24,8 +25,7 @@ import ptyprocess
 import urllib3
 
 from rolecall.runner.runs.discovery_image import PROXY_VARIABLE, RunDiscovery
-from rolecall.runner.runs.planned.playbook import PLANNED_RUNS, without_command
-from rolecall.runner.runs.planned.playbook import main as planned_main
+from rolecall.runner.runs.runner_process import PROGRAM_COMMAND
 from rolecall.runner.warm.ansible_patches import reset_state
 from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus
 from rolecall.runner.warm.forked_child import (
@@ -95,9 +95,12 @@ class _Command:
     """A command that pexpect starts."""
 
     def __init__(self, words: list[str], env: Mapping[str, Any], cwd: str, **options: Any) -> None:
-        arguments = without_command(words)
-        self.is_planned = arguments is not None
-        self.words = words if arguments is None else [_own_program(), *arguments]
+        self.program = "ansible.cli.playbook"
+        """The module whose ``main`` the child calls."""
+        if tuple(words[: len(PROGRAM_COMMAND)]) == PROGRAM_COMMAND:
+            self.program, *arguments = words[len(PROGRAM_COMMAND) :]
+            words = [_own_program(), *arguments]
+        self.words = words
         self.environment = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
         self.cwd = cwd
         self.echo = bool(options["echo"])
@@ -134,8 +137,6 @@ def _fork(context: ForkContext, command: _Command) -> ptyprocess.PtyProcess:
 
 
 def _run_playbook(context: ForkContext, command: _Command) -> None:
-    from ansible.cli import playbook  # noqa: PLC0415 - only the server has Ansible
-
     reset_signals()
     command.prepare()
     ptyprocess.ptyprocess._setwinsize(0, *command.dimensions)  # noqa: SLF001 - as pexpect does in its child
@@ -156,10 +157,7 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
     if context.has("config-warnings"):
         reset_state.report_config_warnings()
     apply_patches(context)
-    if command.is_planned:
-        planned_main(sys.argv, context.patches[PLANNED_RUNS])
-    else:
-        playbook.main(sys.argv)
+    import_module(command.program).main(sys.argv)
 
 
 def apply_patches(context: ForkContext) -> None:

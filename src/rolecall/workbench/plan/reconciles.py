@@ -7,9 +7,9 @@ for its notes, and for the files that it writes instead of the real ones.
 
 import math
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,7 @@ from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.planned import playbook
 from rolecall.runner.runs.planned.journal import (
     DIRECTORY_VARIABLE,
     MAX_WAIT_VARIABLE,
@@ -39,7 +40,7 @@ from rolecall.runner.runs.planned.journal import (
     Journal,
     Notes,
 )
-from rolecall.runner.runs.process import Runner
+from rolecall.runner.runs.process import OnEvent, Runner, RunSpec
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
 from rolecall.workbench.plan.convergence import (
@@ -78,6 +79,19 @@ def read_notes(directory: Path) -> Notes | None:
     except FileNotFoundError:
         return None
     return notes if notes.was_in_force else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRunner:
+    """Runs each role as a planned run with these variables."""
+
+    runner: Runner
+    variables: Mapping[str, str]
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+        """Run as a planned run; see ``Runner``."""
+        environment = replace(spec.environment, variables={**self.variables, **spec.environment.variables})
+        return await self.runner.run(replace(spec, program=playbook.__name__, environment=environment), on_event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +268,16 @@ class PlannedReconciles:
             on_dependent=self._on_dependent,
             directory=context.directory,
             inject_owner=context.settings.inject_owner_reference,
-            environment=planned_environment(
-                directory, run_commands=context.runs_commands, max_wait_seconds=self.max_wait_seconds
-            ),
         )
+        variables = planned_environment(
+            directory, run_commands=context.runs_commands, max_wait_seconds=self.max_wait_seconds
+        )
+        runner = PlannedRunner(context.runner, variables)
         primaries = Primaries(context.client, watch.gvk, own_writes, self.may_write)
         return Reconciler(
             watch=watch,
             primaries=primaries,
-            launcher=Launcher(watch, context.runner, access, context.settings, context.directory),
+            launcher=Launcher(watch, runner, access, context.settings, context.directory),
             status=StatusWriter(primaries, Readiness.of_watch(watch, default=context.settings.ready_conditions)),
             self_triggers=SelfTriggers(watch.gvk, own_writes),
             events=EventReporter(_write_no_event),

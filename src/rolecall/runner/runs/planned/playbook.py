@@ -1,51 +1,68 @@
-"""ansible-playbook for a planned run: ``python -P -m rolecall.runner.runs.planned.playbook ARGUMENT...``.
+"""ansible-playbook for a planned run: the ``program`` of its input.
 
-A warm run calls ``main`` in the forked process instead. Both change functions of ansible-core before it starts. A
-planned run isn't possible without these changes, so it fails if one of the functions is unknown.
+It changes functions of ansible-core before ansible-playbook starts. A planned run isn't possible without these changes,
+so it fails if one of the functions is unknown. ``python -m tools.fingerprints`` writes the fingerprints.
 """
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from rolecall.runner.runs.planned.journal import DIRECTORY_VARIABLE, set_clock
-from rolecall.runner.warm.ansible_patches.patches import PatchStatus, installed_patches
+from rolecall.runner.warm.ansible_patches.fingerprints import Fingerprints
+from rolecall.runner.warm.ansible_patches.patches import PatchStatus, installed_search_path, patch_of, patch_statuses
 
-PLANNED_RUNS = "planned-runs"
-"""The patch that makes a run a planned one."""
+FINGERPRINTS: Final = Path(__file__).with_name("fingerprints.json")
 
-PROGRAM = "ansible-playbook"
-COMMAND = (sys.executable, "-P", "-m", "rolecall.runner.runs.planned.playbook")
-"""Replaces ansible-playbook in the command of a planned run."""
+# Without any of these, a plan could change something. `getattr` and `getitem` are Jinja's own today.
+PATCH: Final = patch_of(
+    "planned-runs",
+    """
+    ansible.executor.task_executor: TaskExecutor._get_action_handler_with_module_context TaskExecutor._run_loop
+    ansible.executor.task_executor: TaskExecutor.run time
+    ansible.executor.task_queue_manager: TaskQueueManager.run
+    ansible.parsing.dataloader: DataLoader.path_dwim DataLoader.path_dwim_relative
+    ansible.parsing.dataloader: DataLoader.path_dwim_relative_stack
+    ansible.plugins.action: ActionBase._execute_module
+    ansible.plugins.loader: PluginLoader.get_with_context
+    ansible.plugins.strategy: StrategyBase._execute_meta StrategyBase._process_pending_results
+    ansible.plugins.strategy: StrategyBase._queue_task
+    ansible.vars.manager: VariableManager.set_nonpersistent_facts
+    ? ansible._internal._task: TaskContext TaskContext.get_register_projections TaskContext.update_task_vars
+    ? ansible._internal._task: UnifiedTaskResult.create_from_action_exception
+    ? ansible._internal._task: UnifiedTaskResult.finalize_registered_values
+    ? ansible._internal._templating._transform: _type_transform_mapping
+    ? ansible.executor.module_common: get_action_args_with_defaults
+    ? ansible.executor.task_executor: TaskExecutor._execute TaskExecutor._execute_internal remove_omit
+    ? ansible.module_utils._internal._datatag: _untaggable_types
+    ? ansible.template.vars: AnsibleJ2Vars.__getitem__
+    ? ansible.template: AnsibleContext.resolve_or_missing AnsibleEnvironment.getattr AnsibleEnvironment.getitem
+    ? ansible.template: Templar.template
+    """,
+    module=f"{__package__}.hooks",
+    needs=(),
+)
 
 
-def is_planned(environment: Mapping[str, object]) -> bool:
-    """Whether a run with this environment is a planned one."""
-    return DIRECTORY_VARIABLE in environment
+def patch_status() -> PatchStatus:
+    """Return whether a run in the environment of this process can be planned. Raises OSError and ValueError."""
+    (status,) = patch_statuses(Fingerprints.load(FINGERPRINTS), installed_search_path(os.environ), [PATCH])
+    return status
 
 
-def command_of(words: Sequence[str]) -> list[str]:
-    """Return the command of a planned run for a command of ansible-playbook."""
-    return [*COMMAND, *words[1:]]
-
-
-def without_command(words: Sequence[str]) -> list[str] | None:
-    """Return the arguments if this is the command of a planned run; None if it isn't."""
-    return list(words[len(COMMAND) :]) if tuple(words[: len(COMMAND)]) == COMMAND else None
-
-
-def main(arguments: Sequence[str], patch: PatchStatus) -> None:
-    """Run ansible-playbook with these arguments, its own name first, if the patch is in use. Raises SystemExit."""
-    if not patch.is_in_use:
-        sys.exit(f"This Ansible can't be planned with, use a tested release: {patch.reason}")
+def main(arguments: Sequence[str]) -> None:
+    """Run ansible-playbook with these arguments, its own name first, if its functions are known. Raises SystemExit."""
+    status = patch_status()
+    if not status.is_in_use:
+        sys.exit(f"This Ansible can't be planned with, use a tested release: {status.reason}")
     # Imported here: they import Ansible, which reads the environment of the run.
     from ansible.cli import playbook  # noqa: PLC0415
 
-    from rolecall.runner.runs.planned.hooks import install  # noqa: PLC0415
     from rolecall.runner.runs.planned.tasks import PlanEnded  # noqa: PLC0415
 
-    install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ), set_clock(os.environ))
+    PATCH.load().install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ), set_clock(os.environ))
     try:
         playbook.main(list(arguments))
     except PlanEnded as ended:
@@ -53,5 +70,4 @@ def main(arguments: Sequence[str], patch: PatchStatus) -> None:
 
 
 if __name__ == "__main__":
-    sys.argv[0] = PROGRAM
-    main(sys.argv, next(status for status in installed_patches() if status.name == PLANNED_RUNS))
+    main(["ansible-playbook", *sys.argv[1:]])

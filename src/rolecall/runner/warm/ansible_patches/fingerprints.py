@@ -43,9 +43,9 @@ class Fingerprints:
     files: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     @classmethod
-    def load(cls) -> Self:
-        """Read the data file. Raises OSError and ValueError."""
-        return cls(**json.loads(DATA.read_text(encoding="utf-8")))
+    def load(cls, path: Path = DATA) -> Self:
+        """Read a data file. Raises OSError and ValueError."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def releases_of(self, functions: Iterable[str], search_path: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
         """Return the installed fingerprint of each function, and the tested releases that have the same one."""

@@ -40,7 +40,7 @@ State = Literal["in use", "disabled", "not needed"]
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch: its name, its module below ``rolecall.runner``, and its functions as ``module:qualified.name``.
+    """A patch: its name, its module, and its functions as ``module:qualified.name``.
 
     It can't work without the patches in ``needs``. ``optional`` are functions that some releases don't have, which the
     patch handles. With ``before``, the patch is for versions of kubernetes.core below that one.
@@ -55,7 +55,7 @@ class Patch:
 
     def load(self) -> ModuleType:
         """Import the module of the patch, and with it Ansible. Raises any exception that a changed Ansible causes."""
-        return import_module(f"rolecall.runner.{self.module}")
+        return import_module(self.module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class PatchStatus:
         return self.state == "in use"
 
 
-def _patch(
+def patch_of(
     name: str, table: str, *, module: str = "", needs: tuple[str, ...] = ("fork",), before: tuple[int, ...] = ()
 ) -> Patch:
-    """Return a patch, by default in the module of its name.
+    """Return a patch, by default in the module of its name in this package.
 
     Each line of ``table`` has a module and names in it, after "?" if these are optional.
     """
@@ -87,13 +87,15 @@ def _patch(
     for line in table.strip().splitlines():
         source, _, names = line.strip().removeprefix("? ").partition(": ")
         functions["? " in line].extend(f"{source}:{each}" for each in names.split())
-    module = module or f"warm.ansible_patches.{name.replace('-', '_')}"
+    module = module or f"{__package__}.{name.replace('-', '_')}"
     return Patch(name, module, tuple(functions[False]), tuple(functions[True]), needs, before)
 
 
+_RESET_STATE = f"{__package__}.reset_state"
+
 PATCHES = (
     # Only the functions that the fork of ansible-playbook can't do without: every other patch needs it.
-    _patch(
+    patch_of(
         "fork",
         """
         ansible.cli: init_plugin_loader
@@ -103,27 +105,27 @@ PATCHES = (
         ansible.utils.vars: get_unique_id random_int
         ansible_runner.display_callback.callback.awx_display: EventContext.__init__ event_context
         """,
-        module="warm.ansible_patches.reset_state",
+        module=_RESET_STATE,
         needs=(),
     ),
-    _patch(
+    patch_of(
         "config-warnings",
         """
         ansible.config.manager: ConfigManager.DEPRECATED ConfigManager.WARNINGS
         ? ansible.constants: handle_config_noise
         ? ansible.utils.display: _report_config_warnings
         """,
-        module="warm.ansible_patches.reset_state",
+        module=_RESET_STATE,
     ),
-    _patch(
+    patch_of(
         "display-events",
         """
         ansible.executor.task_queue_manager: TaskQueueManager.load_callbacks
         ansible_runner.display_callback.callback.awx_display: with_context with_verbosity display_with_context
         """,
-        module="warm.ansible_patches.reset_state",
+        module=_RESET_STATE,
     ),
-    _patch(
+    patch_of(
         "caller-frames",
         """
         ? ansible.module_utils._internal._deprecator: get_caller_plugin_info
@@ -131,14 +133,14 @@ PATCHES = (
         ? ansible.module_utils._internal._traceback: maybe_capture_traceback
         """,
     ),
-    _patch(
+    patch_of(
         "event-channel",
         """
         ansible_runner.display_callback.callback.awx_display: AnsibleJSONEncoderLocal EventContext
         ansible_runner.runner: Runner.event_callback
         """,
     ),
-    _patch(
+    patch_of(
         "parsed-yaml",
         """
         ansible.parsing.dataloader: DataLoader._get_file_contents DataLoader.load DataLoader.load_from_file copy
@@ -149,7 +151,7 @@ PATCHES = (
         """,
     ),
     # Compiles the templates in parsed files. `AnsibleEnvironment.compile` is Jinja's own today.
-    _patch(
+    patch_of(
         "compiled-templates",
         """
         ? ansible._internal._templating._engine: TemplateEngine.environment
@@ -162,7 +164,7 @@ PATCHES = (
         """,
         needs=("parsed-yaml",),
     ),
-    _patch(
+    patch_of(
         "forked-modules",
         """
         ansible.executor.module_common: _extract_interpreter _find_module_utils _get_ansible_module_fqn _get_shebang
@@ -180,7 +182,7 @@ PATCHES = (
         ? ansible.module_utils.common.json: AnsibleJSONEncoder get_module_encoder
         """,
     ),
-    _patch(
+    patch_of(
         "temporary-directories",
         """
         ansible.plugins.action: ActionBase._make_tmp_path ActionBase._remove_tmp_path ActionBase._should_remove_tmp_path
@@ -188,7 +190,7 @@ PATCHES = (
         """,
     ),
     # The wrappers of forked-modules restart a task in a worker if it would start a program.
-    _patch(
+    patch_of(
         "in-process-tasks",
         """
         ansible.executor.process.worker: WorkerProcess WorkerQueue
@@ -206,7 +208,7 @@ PATCHES = (
         """,
         needs=("forked-modules",),
     ),
-    _patch(
+    patch_of(
         "known-discovery",
         """
         ansible_collections.kubernetes.core.plugins.module_utils.client.discovery: Discoverer
@@ -216,7 +218,7 @@ PATCHES = (
         """,
         needs=("forked-modules",),
     ),
-    _patch(
+    patch_of(
         "trusted-templates",
         """
         ansible.template: Templar.do_template
@@ -225,33 +227,6 @@ PATCHES = (
         ? ansible.template: trust_as_template
         """,
         before=TRUSTS_TEMPLATES,
-    ),
-    # Without any of these, a plan could change something. `getattr` and `getitem` are Jinja's own today.
-    _patch(
-        "planned-runs",
-        """
-        ansible.executor.task_executor: TaskExecutor._get_action_handler_with_module_context TaskExecutor._run_loop
-        ansible.executor.task_executor: TaskExecutor.run time
-        ansible.executor.task_queue_manager: TaskQueueManager.run
-        ansible.parsing.dataloader: DataLoader.path_dwim DataLoader.path_dwim_relative
-        ansible.parsing.dataloader: DataLoader.path_dwim_relative_stack
-        ansible.plugins.action: ActionBase._execute_module
-        ansible.plugins.loader: PluginLoader.get_with_context
-        ansible.plugins.strategy: StrategyBase._execute_meta StrategyBase._process_pending_results
-        ansible.plugins.strategy: StrategyBase._queue_task
-        ansible.vars.manager: VariableManager.set_nonpersistent_facts
-        ? ansible._internal._task: TaskContext TaskContext.get_register_projections TaskContext.update_task_vars
-        ? ansible._internal._task: UnifiedTaskResult.create_from_action_exception
-        ? ansible._internal._task: UnifiedTaskResult.finalize_registered_values
-        ? ansible._internal._templating._transform: _type_transform_mapping
-        ? ansible.executor.module_common: get_action_args_with_defaults
-        ? ansible.executor.task_executor: TaskExecutor._execute TaskExecutor._execute_internal remove_omit
-        ? ansible.module_utils._internal._datatag: _untaggable_types
-        ? ansible.template.vars: AnsibleJ2Vars.__getitem__
-        ? ansible.template: AnsibleContext.resolve_or_missing AnsibleEnvironment.getattr AnsibleEnvironment.getitem
-        ? ansible.template: Templar.template
-        """,
-        module="runs.planned.hooks",
     ),
 )
 

@@ -21,7 +21,7 @@ _NAMES = (str, list, set, type(None))
 
 
 def main() -> None:
-    """Install all patches that the server installs, and those of a planned run; print the differences."""
+    """Install all patches that the server installs, and print the differences."""
     statuses, preparations = preload([], installed_patches())
     before = dict(_attributes())
     discovery = RunDiscovery(DiscoveryImage.decode(encode({}, {})), os.memfd_create("changed"))
