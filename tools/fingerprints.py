@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rolecall.runner.runs.planned.playbook import FINGERPRINTS, PATCH
 from rolecall.runner.warm.ansible_patches.fingerprints import (
     DATA,
     UNREADABLE,
@@ -32,6 +31,7 @@ from rolecall.runner.warm.ansible_patches.patches import (
     package_of,
     patch_statuses,
 )
+from rolecall.workbench.planned.playbook import FINGERPRINTS, PATCH
 
 RELEASES: Mapping[str, Iterable[str]] = {
     "ansible-core": ("2.18.19", "2.19.14", "2.20.10", "2.21.5", "2.22.0rc1"),

@@ -12,12 +12,12 @@ import pytest_asyncio
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.planned.journal import Notes
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
 from rolecall.workbench.plan.reconciles import PlannedRunner, planned_environment, read_notes
+from rolecall.workbench.planned.journal import Notes
 from tests import CORE
 from tests.integration.test_runner import Bench
 

@@ -64,7 +64,7 @@ def patches() -> dict[str, str]:
 
     statuses = installed_patches()
     if find_spec("rolecall.workbench"):
-        from rolecall.runner.runs.planned.playbook import patch_status  # noqa: PLC0415 - images don't have it
+        from rolecall.workbench.planned.playbook import patch_status  # noqa: PLC0415 - images don't have it
 
         statuses.append(patch_status())
     return {status.name: f"{status.state}: {status.reason}" if status.reason else status.state for status in statuses}

@@ -32,14 +32,6 @@ from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.planned import playbook
-from rolecall.runner.runs.planned.journal import (
-    DIRECTORY_VARIABLE,
-    MAX_WAIT_VARIABLE,
-    RUN_COMMANDS_VARIABLE,
-    Journal,
-    Notes,
-)
 from rolecall.runner.runs.process import OnEvent, Runner, RunSpec
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
@@ -52,6 +44,14 @@ from rolecall.workbench.plan.convergence import (
 from rolecall.workbench.plan.model import ObjectChange, PlanError, TaskName
 from rolecall.workbench.plan.sandbox import SandboxInterceptor
 from rolecall.workbench.plan.sandbox_import import Importer
+from rolecall.workbench.planned import playbook
+from rolecall.workbench.planned.journal import (
+    DIRECTORY_VARIABLE,
+    MAX_WAIT_VARIABLE,
+    RUN_COMMANDS_VARIABLE,
+    Journal,
+    Notes,
+)
 
 MAX_BODIES_BYTES: Final = 256 << 20
 """The limit for the bodies of one run."""

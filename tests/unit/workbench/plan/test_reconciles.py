@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rolecall.runner.runs.planned.journal import EndedAt, Journal, WithheldTask
 from rolecall.workbench.plan.reconciles import planned_environment, read_notes
+from rolecall.workbench.planned.journal import EndedAt, Journal, WithheldTask
 
 ASK = WithheldTask("id-1", "Ask", "/r/tasks/main.yml:1", "ansible.builtin.command", "runs a program")
 USE = EndedAt("id-2", "Use", "/r/tasks/main.yml:5", 2, ASK, "uses the result of 'Ask'")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rolecall.runner.runs.events import RunEvent
-from rolecall.runner.runs.planned.journal import TaskStart
+from rolecall.workbench.planned.journal import TaskStart
 from rolecall.workbench.replay.writes import RunLines
 from tests.unit.workbench.replay.runs import run_of, stored
 

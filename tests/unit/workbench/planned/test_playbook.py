@@ -5,9 +5,9 @@ from pathlib import Path
 
 import ansible
 
-from rolecall.runner.runs.planned import playbook
-from rolecall.runner.runs.planned.playbook import FINGERPRINTS, PATCH, patch_status
 from rolecall.runner.warm.ansible_patches.fingerprints import ABSENT, Fingerprints
+from rolecall.workbench.planned import playbook
+from rolecall.workbench.planned.playbook import FINGERPRINTS, PATCH, patch_status
 
 
 def test_the_locked_release_can_be_planned_with() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.planned.tasks import POLL_SECONDS, shorten_arguments, shorten_waits
+from rolecall.workbench.planned.tasks import POLL_SECONDS, shorten_arguments, shorten_waits
 
 
 def shortened(**own: Any) -> SimpleNamespace:

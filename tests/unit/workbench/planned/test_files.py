@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.runs.planned import files as plan_files
-from rolecall.runner.runs.planned.files import PlanFiles, Redirection, TooLargeError
+from rolecall.workbench.planned import files as plan_files
+from rolecall.workbench.planned.files import PlanFiles, Redirection, TooLargeError
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.planned.classification import (
+from rolecall.workbench.planned.classification import (
     ActionCategory,
     TaskFacts,
     Verdict,

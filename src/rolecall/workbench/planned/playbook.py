@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rolecall.runner.runs.planned.journal import DIRECTORY_VARIABLE, set_clock
 from rolecall.runner.warm.ansible_patches.fingerprints import Fingerprints
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus, installed_search_path, patch_of, patch_statuses
+from rolecall.workbench.planned.journal import DIRECTORY_VARIABLE, set_clock
 
 FINGERPRINTS: Final = Path(__file__).with_name("fingerprints.json")
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     # Imported here: they import Ansible, which reads the environment of the run.
     from ansible.cli import playbook  # noqa: PLC0415
 
-    from rolecall.runner.runs.planned.tasks import PlanEnded  # noqa: PLC0415
+    from rolecall.workbench.planned.tasks import PlanEnded  # noqa: PLC0415
 
     PATCH.load().install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ), set_clock(os.environ))
     try:

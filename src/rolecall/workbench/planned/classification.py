@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import Any
 
 from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
-from rolecall.runner.runs.planned.files import FILE_MODULES
+from rolecall.workbench.planned.files import FILE_MODULES
 
 
 class ActionCategory(Enum):

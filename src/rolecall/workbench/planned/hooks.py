@@ -19,10 +19,11 @@ from ansible.plugins import action as action_plugins
 from ansible.plugins import loader, strategy
 from ansible.utils.display import Display
 
-from rolecall.runner.runs.planned.classification import ActionCategory, Verdict, reason_elsewhere
-from rolecall.runner.runs.planned.files import PlanFiles
-from rolecall.runner.runs.planned.journal import RUN_COMMANDS_VARIABLE, Journal, TaskClock
-from rolecall.runner.runs.planned.tasks import (
+from rolecall.system.wrapping import wrap
+from rolecall.workbench.planned.classification import ActionCategory, Verdict, reason_elsewhere
+from rolecall.workbench.planned.files import PlanFiles
+from rolecall.workbench.planned.journal import RUN_COMMANDS_VARIABLE, Journal, TaskClock
+from rolecall.workbench.planned.tasks import (
     PlanEnded,
     PlanProgress,
     TaskActions,
@@ -31,7 +32,6 @@ from rolecall.runner.runs.planned.tasks import (
     name_of,
     register_whole_results,
 )
-from rolecall.system.wrapping import wrap
 
 _PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp", "ANSIBLE_REMOTE_TMP": "tmp"}
 """Directories that Ansible itself would create in the home directory."""

@@ -31,7 +31,8 @@ from ansible.executor import task_executor
 from ansible.plugins import loader
 from ansible.vars.manager import VariableManager
 
-from rolecall.runner.runs.planned.classification import (
+from rolecall.system.wrapping import wrap
+from rolecall.workbench.planned.classification import (
     ActionCategory,
     TaskFacts,
     Verdict,
@@ -39,9 +40,8 @@ from rolecall.runner.runs.planned.classification import (
     full_name,
     is_known,
 )
-from rolecall.runner.runs.planned.files import KUBERNETES_PATHS, PlanFiles, Redirection, TooLargeError
-from rolecall.runner.runs.planned.journal import MAX_WAIT_VARIABLE, EndedAt, Journal, WithheldTask
-from rolecall.system.wrapping import wrap
+from rolecall.workbench.planned.files import KUBERNETES_PATHS, PlanFiles, Redirection, TooLargeError
+from rolecall.workbench.planned.journal import MAX_WAIT_VARIABLE, EndedAt, Journal, WithheldTask
 
 try:
     from ansible._internal import _task

@@ -6,11 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-from rolecall.runner.runs.planned.journal import TaskStart, write_times
+from rolecall.workbench.planned.journal import TaskStart, write_times
 
 SHOW = """
 import datetime, json, os, time
-from rolecall.runner.runs.planned.journal import set_clock
+from rolecall.workbench.planned.journal import set_clock
 installed = set_clock(os.environ)
 def shown():
     return [time.time(), datetime.datetime.now(datetime.timezone.utc).timestamp()]
