@@ -50,6 +50,8 @@ from rolecall.system.logs import get_logger
 logger = get_logger("informer")
 
 _WATCH_SECONDS = 300.0
+SILENCE_SECONDS = 150.0
+"""How long a watch may be silent: an API server that sends bookmarks sends one each minute, at most 75 s apart."""
 _HEALTHY_SECONDS = 5.0  # a watch that lasted this long has worked, even without events
 _YIELD_SECONDS = 0.01  # let other tasks run after this time: an object may take microseconds or milliseconds
 
@@ -114,6 +116,8 @@ class Reflector:
     namespaced: bool | None = None
     is_quiet: bool = False
     _resource_version: str = ""
+    _sends_bookmarks: bool = False
+    """Whether the last watch received a bookmark; not every API server sends them for every kind."""
     _is_lost: bool = False
     """Whether the last watch ended before its time, as it does if the API server restarts."""
     confirmed_at: float | None = None
@@ -198,19 +202,36 @@ class Reflector:
         return version
 
     async def _watch(self) -> bool:
-        """Deliver the events of one watch, and return whether there were any."""
+        """Deliver the events of one watch, and return whether there were any.
+
+        A server that hangs keeps the connection alive; that its bookmarks are missing is the only sign.
+        """
         has_events, started = False, self.clock.monotonic()
         seconds = _WATCH_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreads the ends of watches
-        async for event_type, obj in self.source.watch(self.gvk, self.namespace, self._resource_version, seconds):
-            if not has_events:
-                self._retry.record_progress()
-            has_events = True
-            if event_type != "BOOKMARK":
-                self._deliver(event_type, obj)
-            self._resource_version = resource_version_of(obj) or self._resource_version
-            self.sink.on_progress(self._resource_version)
-            self.confirmed_at = self.clock.monotonic()
-            await self._yield_if_due()
+        limit = SILENCE_SECONDS if self._sends_bookmarks else None
+        try:
+            async with asyncio.timeout(limit) as silence:
+                async for event_type, obj in self.source.watch(
+                    self.gvk, self.namespace, self._resource_version, seconds
+                ):
+                    if not has_events:
+                        self._retry.record_progress()
+                    has_events = True
+                    if event_type == "BOOKMARK":
+                        self._sends_bookmarks = True
+                    else:
+                        self._deliver(event_type, obj)
+                    self._resource_version = resource_version_of(obj) or self._resource_version
+                    self.sink.on_progress(self._resource_version)
+                    self.confirmed_at = self.clock.monotonic()
+                    if self._sends_bookmarks:
+                        silence.reschedule(asyncio.get_running_loop().time() + SILENCE_SECONDS)
+                    await self._yield_if_due()
+        except TimeoutError:
+            self._sends_bookmarks = False
+            raise ResponseTimeoutError(
+                f"no bookmark for {SILENCE_SECONDS:.0f} s"
+            ) from None
         self._is_lost = self.clock.monotonic() - started < seconds - 1
         if not self._is_lost:
             self.confirmed_at = self.clock.monotonic()

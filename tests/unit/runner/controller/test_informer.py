@@ -6,9 +6,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, KubeError, UnknownKindError, UnreachableError
+from rolecall.kube.errors import (
+    ApiError,
+    ForbiddenError,
+    GoneError,
+    KubeError,
+    ResponseTimeoutError,
+    UnknownKindError,
+    UnreachableError,
+)
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.controller import informer
 from rolecall.runner.controller.informer import Informer, WatchFailure, WatchRetry
 from rolecall.runner.controller.store import Change, ChangeType, Entry
 from tests.unit.manual_clock import ManualClock, settle
@@ -231,6 +240,24 @@ async def test_lost_watch_is_reported_with_its_age_until_it_works_again(server: 
         server.put("web")
         await settle()
         assert world.informer.confirmed_at == world.clock.monotonic()
+
+
+async def test_api_server_that_hangs_is_reported_when_its_bookmarks_are_missing(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel keeps the connections alive, so nothing breaks."""
+    monkeypatch.setattr(informer, "SILENCE_SECONDS", 0.05)
+    async with running(World(server)) as world:
+        await asyncio.sleep(0.2)
+        assert world.informer.trouble == "", "an API server that sends no bookmarks may be silent"
+        server.bookmark()
+        await settle()
+        server.failure = ResponseTimeoutError("no response")
+        await asyncio.sleep(0.2)
+        assert world.informer.trouble == WatchFailure.TIMED_OUT.message
+        server.failure = None
+        await world.pass_seconds(16)
+        assert (world.informer.trouble, server.lists, server.streams) == ("", 1, 1)
 
 
 async def test_api_server_that_was_never_reached_is_reported(server: FakeServer) -> None:
