@@ -63,5 +63,10 @@ async def test_an_operator_without_workbench_reconciles(
     sizes = await world.get(CONFIG_MAP, "sizes")
     assert sizes["data"] == {"size": "size 1"}
     assert sizes["metadata"]["ownerReferences"][0]["kind"] == "Thing"
-    assert list((tmp_path / "records").rglob("*.jsonl"))
+    (record,) = (tmp_path / "records").rglob("*.jsonl")
+    for command in (("list", str(record.parent)), ("show", str(record))):
+        done = rolecall(runner_only, "record", *command)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Thing" in done.stdout
+    assert "planned-runs" not in rolecall(runner_only, "version").stdout
     assert not thing_operator.messages("Part of a run was not warm")

@@ -11,7 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rolecall.runner.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
+from rolecall.runner.record.reader import (
+    RecordError,
+    UnreadableRecordError,
+    exit_codes_text,
+    map_strings,
+    read_ends,
+    read_record,
+)
 from rolecall.system.logs import printable
 
 CONFIDENTIAL = (
@@ -69,7 +76,6 @@ def _list(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from rolecall.runner.record.timeline import rendered  # noqa: PLC0415
-    from rolecall.workbench.plan.shown_changes import map_strings  # noqa: PLC0415
 
     try:
         record = read_record(options.file)

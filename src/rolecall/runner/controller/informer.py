@@ -229,9 +229,7 @@ class Reflector:
                     await self._yield_if_due()
         except TimeoutError:
             self._sends_bookmarks = False
-            raise ResponseTimeoutError(
-                f"no bookmark for {SILENCE_SECONDS:.0f} s"
-            ) from None
+            raise ResponseTimeoutError(f"no bookmark for {SILENCE_SECONDS:.0f} s") from None
         self._is_lost = self.clock.monotonic() - started < seconds - 1
         if not self._is_lost:
             self.confirmed_at = self.clock.monotonic()

@@ -18,6 +18,7 @@ from rolecall.runner.proxy.bodies import decode, objects_in
 from rolecall.runner.proxy.request_info import RequestInfo, parse
 from rolecall.runner.reconcile.status import is_equivalent
 from rolecall.runner.record.masking import Mask, decode_base64
+from rolecall.runner.record.reader import map_strings
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.record.secret_values import (
     IDENTIFYING,
@@ -77,15 +78,6 @@ def redactor(secrets: Iterable[str], mask: Mask | None = None) -> _Show:
     for text in secrets:
         mask.add(text)
     return mask.redactor(SENSITIVE)
-
-
-def map_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with every string in it changed, including keys."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {change(key): map_strings(inner, change) for key, inner in value.items()}
-    return [map_strings(inner, change) for inner in value] if isinstance(value, list | tuple) else value
 
 
 class _SensitiveMask(Mask):
