@@ -7,23 +7,28 @@ line on standard error gives the reason, and the exit code is that of its ``Reco
 import argparse
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from rolecall.kube.quantities import format_duration
 from rolecall.runner.record.reader import (
     RecordError,
+    StoredRecord,
     UnreadableRecordError,
     exit_codes_text,
     map_strings,
     read_ends,
     read_record,
 )
+from rolecall.runner.record.timeline import TimelineRequest, as_yaml, timeline_of
 from rolecall.system.logs import printable
 
 CONFIDENTIAL = (
     "Records contain the data that a role works with. Secrets are masked, but treat the files as confidential."
 )
+_COLORS: Final = {"+": "32", "-": "31", "failed": "31", "unreachable": "31", "changed": "33", "ok": "32", "head": "1"}
 EPILOG = f"{CONFIDENTIAL} Exit codes for a bad record: {exit_codes_text()}."
 
 
@@ -56,7 +61,6 @@ def add_parser(commands: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     from rolecall.runner.record.files import SUFFIX  # noqa: PLC0415 - only this command needs it
-    from rolecall.runner.record.timeline import table  # noqa: PLC0415
 
     directory: Path = options.directory
     try:
@@ -75,8 +79,6 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from rolecall.runner.record.timeline import rendered  # noqa: PLC0415
-
     try:
         record = read_record(options.file)
     except RecordError as error:
@@ -91,3 +93,63 @@ def _show(options: argparse.Namespace) -> int:
 def _fail(error: RecordError) -> int:
     sys.stderr.write(f"rolecall record: {printable(str(error))}\n")
     return error.exit_code
+
+
+def rendered(record: StoredRecord, *, is_colored: bool = False) -> Iterator[str]:
+    """Yield the lines that show a record; with ``is_colored`` for a terminal."""
+
+    def paint(text: str, kind: str) -> str:
+        color = _COLORS.get(kind)
+        return f"\x1b[{color}m{text}\x1b[0m" if is_colored and color and text else text
+
+    head, end, timeline = record.head, record.end, timeline_of(record)
+    took = format_duration(end["seconds"])
+    yield paint(f"{record.kind} {record.name}: {end['outcome']} in {took}", "head")
+    yield f"  started  {head['started']}, run {head['job']}{', for the finalizer' if head['finalizing'] else ''}"
+    yield from (f"  because  {cause}" for cause in head["causes"])
+    yield f"  content  {head['watch'].get('role') or head['watch'].get('playbook', '')}"
+    yield f"  with     rolecall {head.get('rolecall')}, ansible-core {head.get('ansible-core')}"
+    if not end["complete"]:
+        yield "  incomplete: some bodies were not kept, see the omitted responses"
+    for task in timeline.tasks:
+        name = paint(f"TASK {task.name}{f' on {task.host}' if task.host else ''}", "head")
+        result = paint(task.result or "did not end", task.result)
+        took = f", {format_duration(task.seconds)}" if task.seconds else ""
+        yield ""
+        yield f"{name}: {result}{took}{', no_log' if task.is_hidden else ''}"
+        yield f"  {task.place}"
+        yield from (f"  {line}" for line in task.message.splitlines())
+        yield from (f"  item {item}: {result}" for item, result in task.items)
+        yield from _request_lines(task.requests, paint)
+    if timeline.rest:
+        yield ""
+        yield paint("Requests of unfinished tasks", "head")
+        yield from _request_lines(timeline.rest, paint)
+    yield ""
+    yield paint(f"END {end['outcome']}: {end['tasks']} tasks, {end['exchanges']} requests", "head")
+    yield from (f"  {line}" for failure in end["failures"] for line in failure.splitlines())
+    if end["requeueAfterSeconds"] is not None:
+        yield f"  runs again in {format_duration(end['requeueAfterSeconds'])}"
+    if end["status"] is not None:
+        yield "  status:"
+        yield from (f"    {line}" for line in as_yaml(end["status"]))
+
+
+def _request_lines(requests: Iterable[TimelineRequest], paint: Callable[[str, str], str]) -> Iterator[str]:
+    for request in requests:
+        status = paint(str(request.status), "failed" if request.has_failed else "")
+        yield f"    {request.verb:<6} {request.target}  {status}  {format_duration(request.seconds)}"
+        yield from (f"      {name} omitted: {reason}" for name, reason in request.omitted)
+        yield from (f"      {paint(line, line[:1])}" for line in request.effects)
+
+
+def table(records: Iterable[StoredRecord]) -> list[str]:
+    """Return one line for each record, below a header."""
+    rows = [("STARTED", "KIND", "NAME", "OUTCOME", "TOOK", "TASKS", "REQUESTS", "FILE")]
+    for record in records:
+        end = record.end
+        took = format_duration(end["seconds"])
+        counts = (str(end["tasks"]), str(end["exchanges"]))
+        rows.append((record.head["started"], record.kind, record.name, end["outcome"], took, *counts, record.path.name))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

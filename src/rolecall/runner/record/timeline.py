@@ -2,12 +2,12 @@
 
 An object that a task has written is compared with the state that the record showed before. A diff omits the fields that
 the API server maintains; a changed line is below the lines of its parents, so that a diff needs no other context. The
-timeline has no layout: ``Rendering`` prints it, and the dashboard draws a waterfall.
+timeline has no layout: ``rolecall record`` prints it, and the dashboard draws a waterfall.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import yaml
 
-from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.bodies import objects_in
 from rolecall.runner.proxy.request_info import WRITE_VERBS
@@ -45,7 +44,6 @@ _Line = tuple[str, str]
 
 _WITH_MESSAGE: Final = ("failed", "ignored", "unreachable")
 _Key = tuple[str, str, str, str]
-_COLORS: Final = {"+": "32", "-": "31", "failed": "31", "unreachable": "31", "changed": "33", "ok": "32", "head": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,66 +151,6 @@ def _effects(exchange: Line, known: dict[_Key, Any]) -> Iterator[str]:
         elif is_write:
             yield from diff_lines(before and without_server_fields(before), without_server_fields(obj))
         known[key] = obj
-
-
-def rendered(record: StoredRecord, *, is_colored: bool = False) -> Iterator[str]:
-    """Yield the lines that show a record; with ``is_colored`` for a terminal."""
-
-    def paint(text: str, kind: str) -> str:
-        color = _COLORS.get(kind)
-        return f"\x1b[{color}m{text}\x1b[0m" if is_colored and color and text else text
-
-    head, end, timeline = record.head, record.end, timeline_of(record)
-    took = format_duration(end["seconds"])
-    yield paint(f"{record.kind} {record.name}: {end['outcome']} in {took}", "head")
-    yield f"  started  {head['started']}, run {head['job']}{', for the finalizer' if head['finalizing'] else ''}"
-    yield from (f"  because  {cause}" for cause in head["causes"])
-    yield f"  content  {head['watch'].get('role') or head['watch'].get('playbook', '')}"
-    yield f"  with     rolecall {head.get('rolecall')}, ansible-core {head.get('ansible-core')}"
-    if not end["complete"]:
-        yield "  incomplete: some bodies were not kept, see the omitted responses"
-    for task in timeline.tasks:
-        name = paint(f"TASK {task.name}{f' on {task.host}' if task.host else ''}", "head")
-        result = paint(task.result or "did not end", task.result)
-        took = f", {format_duration(task.seconds)}" if task.seconds else ""
-        yield ""
-        yield f"{name}: {result}{took}{', no_log' if task.is_hidden else ''}"
-        yield f"  {task.place}"
-        yield from (f"  {line}" for line in task.message.splitlines())
-        yield from (f"  item {item}: {result}" for item, result in task.items)
-        yield from _request_lines(task.requests, paint)
-    if timeline.rest:
-        yield ""
-        yield paint("Requests of unfinished tasks", "head")
-        yield from _request_lines(timeline.rest, paint)
-    yield ""
-    yield paint(f"END {end['outcome']}: {end['tasks']} tasks, {end['exchanges']} requests", "head")
-    yield from (f"  {line}" for failure in end["failures"] for line in failure.splitlines())
-    if end["requeueAfterSeconds"] is not None:
-        yield f"  runs again in {format_duration(end['requeueAfterSeconds'])}"
-    if end["status"] is not None:
-        yield "  status:"
-        yield from (f"    {line}" for line in as_yaml(end["status"]))
-
-
-def _request_lines(requests: Iterable[TimelineRequest], paint: Callable[[str, str], str]) -> Iterator[str]:
-    for request in requests:
-        status = paint(str(request.status), "failed" if request.has_failed else "")
-        yield f"    {request.verb:<6} {request.target}  {status}  {format_duration(request.seconds)}"
-        yield from (f"      {name} omitted: {reason}" for name, reason in request.omitted)
-        yield from (f"      {paint(line, line[:1])}" for line in request.effects)
-
-
-def table(records: Iterable[StoredRecord]) -> list[str]:
-    """Return one line for each record, below a header."""
-    rows = [("STARTED", "KIND", "NAME", "OUTCOME", "TOOK", "TASKS", "REQUESTS", "FILE")]
-    for record in records:
-        end = record.end
-        took = format_duration(end["seconds"])
-        counts = (str(end["tasks"]), str(end["exchanges"]))
-        rows.append((record.head["started"], record.kind, record.name, end["outcome"], took, *counts, record.path.name))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # the fast one, where libyaml is
