@@ -49,7 +49,6 @@ from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.recorder import Recorder, without_text
 from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
 from rolecall.runner.record.timeline import seconds_of
-from rolecall.runner.record.traces import GRPC, HTTP, propagates, protocol_in, service_attributes
 from rolecall.runner.runs.events import RunSummary
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
@@ -288,23 +287,22 @@ class Exporting:
     _sdk_logs: "SdkLogHandler"
 
     @classmethod
-    def start(cls, environment: Mapping[str, str]) -> "Exporting":
-        """Start as configured in the environment of this process.
+    def start(cls, protocol: str, attributes: Mapping[str, str], *, propagates: bool) -> "Exporting":
+        """Start with a protocol and attributes of the operator; the SDK reads the rest from the environment.
 
         Raise ImportError if the exporter for the protocol isn't installed, and ValueError if a variable is invalid.
         """
         sdk_logs = SdkLogHandler()
-        own_version = version("rolecall")
-        exporter = _Exporter(_exporter_for(protocol_in(environment)), sdk_logs)
+        exporter = _Exporter(_exporter_for(protocol), sdk_logs)
         ids = PresetIds()
-        resource = Resource.create(service_attributes(environment, own_version))
+        resource = Resource.create(attributes)
         provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=ids)
         provider.add_span_processor(BatchSpanProcessor(exporter))
         library = logging.getLogger(_LIBRARY)
         library.addHandler(sdk_logs)
         library.propagate = False
-        tracer = provider.get_tracer("rolecall", own_version)
-        return cls(tracer, ids, propagates(environment), provider, exporter, sdk_logs)
+        tracer = provider.get_tracer("rolecall", version("rolecall"))
+        return cls(tracer, ids, propagates, provider, exporter, sdk_logs)
 
     async def stop(self) -> None:
         """Send the remaining spans, for at most ``FLUSH_SECONDS``."""
@@ -321,15 +319,15 @@ class Exporting:
 
 
 def _exporter_for(protocol: str) -> SpanExporter:
-    if protocol == GRPC:
+    if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc  # noqa: PLC0415 - may be missing
 
         return grpc.OTLPSpanExporter()
-    if protocol == HTTP:
+    if protocol == "http/protobuf":
         from opentelemetry.exporter.otlp.proto.http import trace_exporter as http  # noqa: PLC0415 - as above
 
         return http.OTLPSpanExporter()
-    raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL: found {protocol!r}, expected {HTTP} or {GRPC}")
+    raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL: found {protocol!r}, expected http/protobuf or grpc")
 
 
 class _Exporter(SpanExporter):

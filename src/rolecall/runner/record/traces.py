@@ -11,6 +11,7 @@ empty variables count as unset.
 import re
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from rolecall.runner.record.recorder import Recorder
@@ -24,7 +25,6 @@ logger = get_logger("traces")
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _HEADERS: Final = re.compile(r"OTEL_EXPORTER_OTLP_([A-Z]+_)?HEADERS")
-HTTP, GRPC = "http/protobuf", "grpc"
 INSTALL: Final = "pip install 'rolecall[otel]'"
 
 
@@ -59,10 +59,12 @@ def _start(environment: MutableMapping[str, str]) -> "Exporting | None":
     except ImportError as error:
         logger.warning("No traces are sent: OpenTelemetry is not installed", error=str(error), install=INSTALL)
         return None
+    protocol = protocol_in(environment)
     try:
-        started = Exporting.start(environment)
+        started = Exporting.start(
+            protocol, service_attributes(environment, version("rolecall")), propagates=propagates(environment)
+        )
     except ImportError:
-        protocol = protocol_in(environment)
         install = "pip install opentelemetry-exporter-otlp-proto-grpc"
         logger.warning("No traces are sent: the exporter is not installed", protocol=protocol, install=install)
         return None
@@ -70,7 +72,7 @@ def _start(environment: MutableMapping[str, str]) -> "Exporting | None":
         logger.warning("No traces are sent: a variable of OpenTelemetry is invalid", error=str(error))
         return None
     take_headers(environment)
-    logger.info("Exporting traces", protocol=protocol_in(environment))
+    logger.info("Exporting traces", protocol=protocol)
     return started
 
 
@@ -83,16 +85,16 @@ def asks_for_traces(environment: Mapping[str, str]) -> bool:
 
 def protocol_in(environment: Mapping[str, str]) -> str:
     """Return the name of the protocol for traces."""
-    return _first(_PROTOCOLS, environment).lower() or HTTP
+    return _first(_PROTOCOLS, environment).lower() or "http/protobuf"
 
 
-def service_attributes(environment: Mapping[str, str], version: str) -> dict[str, str]:
+def service_attributes(environment: Mapping[str, str], own_version: str) -> dict[str, str]:
     """Return the attributes of the operator that the user hasn't set."""
     given = environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
     named = {pair.partition("=")[0].strip() for pair in given.split(",")}
     if environment.get("OTEL_SERVICE_NAME", "").strip():
         named.add("service.name")
-    own = {"service.name": "rolecall", "service.version": version}
+    own = {"service.name": "rolecall", "service.version": own_version}
     return {name: value for name, value in own.items() if name not in named}
 
 
