@@ -74,6 +74,27 @@ spec:
 """
 
 
+ROLE = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: {name}}}
+rules:
+- apiGroups: [scaling.example.com]
+  resources: [podscalers]
+  verbs: [get]
+- apiGroups: [zundokokiyoshi.kaitoy.github.com]
+  resources: [hikawas, zundokos, kiyoshis]
+  verbs: [get]
+- apiGroups: [samplecontroller.k8s.io]
+  resources: [foos]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [get]
+"""
+"""The role of a project that can't do more than read its primaries yet."""
+
+
 def scaled_to(count: int) -> Any:
     return lambda obj: is_true(obj, "Successful") and (obj.get("status") or {}).get("ready") == count
 
@@ -147,11 +168,17 @@ async def test_the_rules_of_deploy_are_those_that_the_stories_need_and_these_suf
         )
         assert compared.stdout.splitlines()[:1] == ["equal: nothing is missing, and nothing is too much"], compared
         assert compared.returncode == 0
-        written = rbac(operator.directory, "--name", f"least-{world.namespace}")
+        project = tmp_path / "rbac"
+        project.mkdir()
+        role = project / "role.yaml"
+        role.write_text(ROLE.format(name=f"least-{world.namespace}"))
+        (project / "binding.yaml").write_text(yaml.safe_dump(binding(world)))
+        written = rbac(operator.directory, "--write", str(project))
         assert written.returncode == 0, written.stderr
-    (tmp_path / "rules.yaml").write_text(written.stdout)
+        compared = rbac(operator.directory, "--compare", str(project))
+        assert compared.returncode == 0, compared.stdout
     await world.client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account(world)})
-    Applier(defined.kubeconfig).apply([*yaml.safe_load_all(written.stdout), binding(world)])
+    Applier(defined.kubeconfig).apply([yaml.safe_load(role.read_text()), binding(world)])
     least = defined.service_account_kubeconfig(world.namespace, "least")
     for gvk, names in (
         (FOO, ("one", "refused")),
