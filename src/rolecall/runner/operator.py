@@ -36,7 +36,7 @@ from rolecall.runner.record.run_record import RecordMemory
 from rolecall.runner.record.traces import exporting, tracer_of
 from rolecall.runner.runs.api_access import SharedDiscovery
 from rolecall.runner.runs.cleanup import ArtifactBudget, remove_old_kubeconfigs
-from rolecall.runner.runs.content import watch_content
+from rolecall.runner.runs.content import watch_contents
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process import ProcessRunner, Runner, cancellation_seconds
 from rolecall.runner.serving.metrics import OperatorMetrics
@@ -137,9 +137,9 @@ async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Ca
     async with dashboard(context, controllers), AsyncExitStack() as stack:
         stack.enter_context(_stopped_by_signals(manager))
         # Follow changed roles, and remove the workspaces of objects that were deleted without a last reconcile.
+        follow = partial(watch_contents, [(each.watch, each.content_changed) for each in controllers])
+        await stack.enter_async_context(running_in_background("files of roles", follow))
         for each in controllers:
-            follow = partial(watch_content, each.watch, each.content_changed)
-            await stack.enter_async_context(running_in_background(f"files of {each.watch.gvk}", follow))
             remove = each.orphaned_workspaces.keep_removing
             await stack.enter_async_context(running_in_background(f"orphaned workspaces of {each.watch.gvk}", remove))
         try:

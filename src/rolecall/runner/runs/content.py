@@ -4,14 +4,14 @@ A role may write below its own directory, and a playbook may lie among work file
 the directories of a role, and for a playbook those next to it, its neighbors with variables and tasks, and the roles.
 Caches and swap files of Python and editors don't count.
 
-An object whose run failed waits for its backoff, up to minutes; ``watch_content`` reports a fixed role immediately.
+An object whose run failed waits for its backoff, up to minutes; ``watch_contents`` reports a fixed role immediately.
 """
 
 import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +99,24 @@ def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:
     return found
 
 
-async def watch_content(watch: Watch, on_change: Callable[[], None]) -> None:
-    """Call ``on_change`` whenever the content of the watch's role or playbook has changed, until cancelled."""
-    contents = contents_of(watch)
-    before = await run_in_thread(lambda: digests_of(contents))
-    async for _ in _changes_in(sorted(watched_directories(watch))):
-        now = await run_in_thread(lambda: digests_of(contents))
-        if now != before:
-            changed = [path for path in before.keys() | now.keys() if before.get(path) != now.get(path)]
-            before = now
-            logger.info("Files of a role changed", files=sorted(map(str, changed))[:5])
-            on_change()
+async def watch_contents(followers: Sequence[tuple[Watch, Callable[[], None]]]) -> None:
+    """Call the function of each watch whenever the content of its role or playbook has changed, until cancelled.
+
+    All watches share one inotify instance: a user may have 128 on a node, in all of its containers.
+    """
+
+    def digests() -> list[Mapping[Path, bytes]]:
+        return [digests_of(contents_of(watch)) for watch, _ in followers]
+
+    before = await run_in_thread(digests)
+    directories = frozenset[Path]().union(*(watched_directories(watch) for watch, _ in followers))
+    async for _ in _changes_in(sorted(directories)):
+        now = await run_in_thread(digests)
+        for (watch, on_change), old, new in zip(followers, before, now, strict=True):
+            if changed := [path for path in old.keys() | new.keys() if old.get(path) != new.get(path)]:
+                logger.info("Files of a role changed", gvk=str(watch.gvk), files=sorted(map(str, changed))[:5])
+                on_change()
+        before = now
 
 
 async def _changes_in(directories: list[Path]) -> AsyncIterator[object]:
@@ -118,7 +125,7 @@ async def _changes_in(directories: list[Path]) -> AsyncIterator[object]:
     try:
         async for change in awatch(*directories, **options):
             yield change
-    except OSError as error:  # for example too many inotify watches of this user
+    except (OSError, RuntimeError) as error:  # too many inotify watches of this user; too many inotify instances
         logger.warning("No notifications of changed files; checking them every five seconds", reason=str(error))
         async for change in awatch(*directories, force_polling=True, poll_delay_ms=_POLL_MILLISECONDS, **options):
             yield change

@@ -2,17 +2,19 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import watchfiles
 from structlog.testing import capture_logs
+from watchfiles._rust_notify import WatchfilesRustInternalError
 
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.runs import content as content_module
-from rolecall.runner.runs.content import digests_of, files_of, watch_content, watched_directories
+from rolecall.runner.runs.content import digests_of, files_of, watch_contents, watched_directories
 from tests.integration.things import THING
 
 
@@ -87,10 +89,12 @@ def test_role_is_watched_with_the_finalizers_own_and_links_are_followed(tmp_path
 
 async def test_watch_reports_changed_content_only(role: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
-    monkeypatch.setattr(content_module.logger, "info", lambda _message, files: logged.extend(files), raising=False)
+    monkeypatch.setattr(
+        content_module.logger, "info", lambda _message, **fields: logged.extend(fields["files"]), raising=False
+    )
     write(role, "files/same")
     changed = asyncio.Event()
-    watching = asyncio.create_task(watch_content(Watch(THING, RoleContent(role)), changed.set))
+    watching = asyncio.create_task(watch_contents([(Watch(THING, RoleContent(role)), changed.set)]))
 
     async def change() -> None:
         """Write a file repeatedly until the change is reported: the watch may not have started at the first one."""
@@ -112,22 +116,29 @@ async def test_watch_reports_changed_content_only(role: Path, monkeypatch: pytes
     assert {Path(path).name for path in logged} == {"main.yml"}
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("OS file watch limit reached"),
+        WatchfilesRustInternalError("Error creating recommended watcher: Too many open files (os error 24)"),
+    ],
+)
 async def test_changes_are_noticed_without_notifications_of_the_kernel(
-    role: Path, monkeypatch: pytest.MonkeyPatch
+    role: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """A user may have no inotify watches left; the operator polls and logs this."""
+    """A user may have no inotify watches or instances left; the operator polls and logs this."""
     write(role, "tasks/main.yml")
 
     def awatch(*directories: Path, force_polling: bool = False, **options: Any) -> AsyncIterator[object]:
         if not force_polling:
-            raise OSError("OS file watch limit reached")
+            raise error
         return watchfiles.awatch(*directories, force_polling=True, **options)
 
     monkeypatch.setattr(content_module, "awatch", awatch)
     monkeypatch.setattr(content_module, "_POLL_MILLISECONDS", 50)
     changed = asyncio.Event()
     with capture_logs() as logs:
-        task = asyncio.create_task(watch_content(Watch(THING, RoleContent(role)), changed.set))
+        task = asyncio.create_task(watch_contents([(Watch(THING, RoleContent(role)), changed.set)]))
         async with asyncio.timeout(60):
             number = 0
             while not changed.is_set():
@@ -137,4 +148,30 @@ async def test_changes_are_noticed_without_notifications_of_the_kernel(
                     await asyncio.wait_for(changed.wait(), 1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert "OS file watch limit reached" in logs[0]["reason"]
+    assert logs[0]["reason"] == str(error)
+
+
+async def test_watches_share_one_watcher_and_only_those_with_a_change_are_told(
+    role: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each watcher is an inotify instance, of which a user has few."""
+    other = tmp_path / "roles" / "other"
+    write(role, "tasks/main.yml")
+    write(other, "tasks/main.yml")
+    watched: list[set[Path]] = []
+
+    async def awatch(*directories: Path, **_options: Any) -> AsyncIterator[object]:
+        watched.append(set(directories))
+        write(other, "tasks/more.yml")
+        yield object()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(content_module, "awatch", awatch)
+    told: asyncio.Queue[str] = asyncio.Queue()
+    followers = [(Watch(THING, RoleContent(each)), partial(told.put_nowait, each.name)) for each in (role, other)]
+    task = asyncio.create_task(watch_contents(followers))
+    assert await asyncio.wait_for(told.get(), 60) == "other"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert told.empty()
+    assert watched == [watched_directories(followers[0][0]) | watched_directories(followers[1][0])]
