@@ -7,19 +7,18 @@ Caches and swap files of Python and editors don't count.
 An object whose run failed waits for its backoff, up to minutes; ``watch_contents`` reports a fixed role immediately.
 """
 
-import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from watchfiles import Change, DefaultFilter, awatch
+from watchfiles import Change, DefaultFilter
 
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.file_changes import changes_in
 from rolecall.system.logs import get_logger
 
 logger = get_logger("content")
@@ -31,7 +30,6 @@ _PARTS = frozenset(
 _PLUGINS = "_plugins"
 _NEIGHBORS = frozenset({".yml", ".yaml", ".json", ".j2"})
 _LARGE_BYTES = 1024 * 1024
-_POLL_MILLISECONDS = 5000
 
 
 def contents_of(watch: Watch) -> tuple[Content, ...]:
@@ -110,22 +108,10 @@ async def watch_contents(followers: Sequence[tuple[Watch, Callable[[], None]]]) 
 
     before = await run_in_thread(digests)
     directories = frozenset[Path]().union(*(watched_directories(watch) for watch, _ in followers))
-    async for _ in _changes_in(sorted(directories)):
+    async for _ in changes_in(directories, DefaultFilter()):
         now = await run_in_thread(digests)
         for (watch, on_change), old, new in zip(followers, before, now, strict=True):
             if changed := [path for path in old.keys() | new.keys() if old.get(path) != new.get(path)]:
                 logger.info("Files of a role changed", gvk=str(watch.gvk), files=sorted(map(str, changed))[:5])
                 on_change()
         before = now
-
-
-async def _changes_in(directories: list[Path]) -> AsyncIterator[object]:
-    """Yield after changes of files; without notifications of the kernel, look for changes every few seconds."""
-    options: dict[str, Any] = {"watch_filter": DefaultFilter(), "stop_event": asyncio.Event()}
-    try:
-        async for change in awatch(*directories, **options):
-            yield change
-    except (OSError, RuntimeError) as error:  # too many inotify watches of this user; too many inotify instances
-        logger.warning("No notifications of changed files; checking them every five seconds", reason=str(error))
-        async for change in awatch(*directories, force_polling=True, poll_delay_ms=_POLL_MILLISECONDS, **options):
-            yield change

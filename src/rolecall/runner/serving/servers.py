@@ -30,7 +30,6 @@ from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from watchfiles import awatch
 
 from rolecall.kube.client import Client
 from rolecall.runner.config.settings import Settings
@@ -38,6 +37,7 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import CONTENT_TYPE, OperatorMetrics, RefusedError
 from rolecall.system.blocking_work import run_in_thread, running_in_background
+from rolecall.system.file_changes import changes_in
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
 
@@ -329,7 +329,7 @@ class ServingCertificate:
         """Reload the mounted certificate whenever it changes, until cancelled."""
         if not self.is_mounted:
             return
-        async for _ in awatch(self._directory, watch_filter=None, stop_event=asyncio.Event()):
+        async for _ in changes_in([self._directory]):
             try:
                 self._read()
             except (OSError, ssl.SSLError) as error:

@@ -15,6 +15,7 @@ from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.runs import content as content_module
 from rolecall.runner.runs.content import digests_of, files_of, watch_contents, watched_directories
+from rolecall.system import file_changes
 from tests.integration.things import THING
 
 
@@ -134,8 +135,8 @@ async def test_changes_are_noticed_without_notifications_of_the_kernel(
             raise error
         return watchfiles.awatch(*directories, force_polling=True, **options)
 
-    monkeypatch.setattr(content_module, "awatch", awatch)
-    monkeypatch.setattr(content_module, "_POLL_MILLISECONDS", 50)
+    monkeypatch.setattr(file_changes, "awatch", awatch)
+    monkeypatch.setattr(file_changes, "_POLL_MILLISECONDS", 50)
     changed = asyncio.Event()
     with capture_logs() as logs:
         task = asyncio.create_task(watch_contents([(Watch(THING, RoleContent(role)), changed.set)]))
@@ -166,7 +167,7 @@ async def test_watches_share_one_watcher_and_only_those_with_a_change_are_told(
         yield object()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(content_module, "awatch", awatch)
+    monkeypatch.setattr(file_changes, "awatch", awatch)
     told: asyncio.Queue[str] = asyncio.Queue()
     followers = [(Watch(THING, RoleContent(each)), partial(told.put_nowait, each.name)) for each in (role, other)]
     task = asyncio.create_task(watch_contents(followers))
