@@ -16,12 +16,12 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.runs.process_marks import processes_of_run
+from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.crashtest import tester
 from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SimulatedOperator
 from rolecall.workbench.crashtest.tester import CrashTester
 from rolecall.workbench.crashtest.write_log import CrashPoint, Write, WriteLog
-from rolecall.workbench.plan.model import ExitCode
 from rolecall.workbench.plan.planner import apply_file
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier

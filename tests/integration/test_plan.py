@@ -15,8 +15,9 @@ import yaml
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.model import ExitCode, Plan
+from rolecall.workbench.plan.model import Plan
 from rolecall.workbench.plan.output import document_of, lines_of
 from rolecall.workbench.plan.shown_changes import Findings, findings_of
 from tests.integration.definitions import CRD

@@ -17,8 +17,9 @@ import yaml
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.reader import StoredRecord, read_record
+from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.model import ObjectPlan, Plan, PlannedWrite, TaskName
+from rolecall.workbench.plan.model import ObjectPlan, Plan, PlannedWrite
 from rolecall.workbench.plan.output import document_of
 from rolecall.workbench.plan.shown_changes import findings_of
 from rolecall.workbench.project.demo_inputs import Applier

@@ -17,14 +17,14 @@ import pytest
 import yaml
 
 from rolecall.runner.config.watches import Watch
-from rolecall.workbench.crashtest.comparison import Baseline, Difference
+from rolecall.workbench.comparison.clocks import Clocks
+from rolecall.workbench.comparison.end_states import Baseline, Difference
 from rolecall.workbench.crashtest.end_state import end_state
 from rolecall.workbench.crashtest.model import Verdict
 from rolecall.workbench.crashtest.object_under_test import ObjectUnderTest, Uninterrupted
 from rolecall.workbench.crashtest.simulated_operator import Limits, SimulatedOperator
 from rolecall.workbench.crashtest.write_log import Write, WriteLog
 from rolecall.workbench.plan.model import PlanError
-from rolecall.workbench.replay.equality import Clocks
 from tests.integration.crash_tests import crash_test_of, crash_tester_of, of_case, project_of
 from tests.integration.planned import COMMON, NAMES, Project
 from tests.integration.random_roles import TASKS, TEMPLATE, setup_of, tasks_of

@@ -129,7 +129,8 @@ def add_run_commands(parser: argparse.ArgumentParser) -> None:
 def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     _check(options, parser)
     # Imported late: this takes a second that other commands don't need.
-    from rolecall.workbench.plan.model import PlanError, worst_of  # noqa: PLC0415
+    from rolecall.workbench.comparison.reports import worst_of  # noqa: PLC0415
+    from rolecall.workbench.plan.model import PlanError  # noqa: PLC0415
     from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
     from rolecall.workbench.plan.shown_changes import findings_of  # noqa: PLC0415
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from rolecall.workbench.crashtest.comparison import Difference
+from rolecall.workbench.comparison.end_states import Difference
+from rolecall.workbench.comparison.reports import ExitCode, TaskName
 from rolecall.workbench.crashtest.write_log import Write
-from rolecall.workbench.plan.model import ExitCode, PlanRequest, TaskName
+from rolecall.workbench.plan.model import PlanRequest
 
 
 class Verdict(StrEnum):

@@ -19,15 +19,17 @@ from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory, RunRecord
 from rolecall.system.blocking_work import run_in_thread
-from rolecall.workbench.crashtest.end_state import EndState, end_state
+from rolecall.workbench.comparison.end_states import EndState, ObjectId
+from rolecall.workbench.comparison.masks import sensitive_values
+from rolecall.workbench.comparison.reports import TaskName
+from rolecall.workbench.crashtest.end_state import end_state
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult, SimulatedOperator
-from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness, ObjectId, Write, WriteLog
+from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness, Write, WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion, is_changed_by_controllers, wait_for_controllers
-from rolecall.workbench.plan.model import PlanError, TaskName
+from rolecall.workbench.plan.model import PlanError
 from rolecall.workbench.plan.planner import Target, apply_file
 from rolecall.workbench.plan.reconciles import PlanContext
 from rolecall.workbench.plan.sandbox import Sandbox, SandboxState
-from rolecall.workbench.plan.shown_changes import sensitive_values
 
 UNINTERRUPTED_LIMITS: Final = Limits(seconds=600.0, wait_seconds=120.0)
 _MORE_ROUNDS: Final = 4

@@ -9,10 +9,9 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from rolecall.kube.quantities import format_duration
-from rolecall.workbench.crashtest.comparison import Difference
+from rolecall.workbench.comparison.end_states import Difference
+from rolecall.workbench.comparison.reports import STYLES, ExitCode, Line, counted, paragraph, task_text, task_to_json
 from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
-from rolecall.workbench.plan.model import ExitCode
-from rolecall.workbench.plan.output import STYLES, Line, counted, paragraph, task_text, task_to_json
 
 FORMAT: Final = 1
 """The version of the document's format."""

@@ -19,7 +19,8 @@ from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.workbench.crashtest.write_log import ObjectId, WriteLog
+from rolecall.workbench.comparison.end_states import ObjectId
+from rolecall.workbench.crashtest.write_log import WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion
 from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles
 

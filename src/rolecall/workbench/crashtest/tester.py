@@ -17,8 +17,10 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.warm.starter import starter_for
-from rolecall.workbench.crashtest.comparison import Baseline, Difference
-from rolecall.workbench.crashtest.end_state import EndState
+from rolecall.workbench.comparison.clocks import Clocks
+from rolecall.workbench.comparison.end_states import Baseline, Difference, EndState
+from rolecall.workbench.comparison.masks import redactor
+from rolecall.workbench.comparison.variables import leaves, text_of
 from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
 from rolecall.workbench.crashtest.object_under_test import (
     UNINTERRUPTED_LIMITS,
@@ -27,22 +29,12 @@ from rolecall.workbench.crashtest.object_under_test import (
     Uninterrupted,
 )
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome
-from rolecall.workbench.crashtest.variables import leaves, text_of
 from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness
 from rolecall.workbench.plan.model import PlanError
-from rolecall.workbench.plan.planner import (
-    Report,
-    Target,
-    Targets,
-    import_targets,
-    reachable_targets_of,
-    read_objects,
-)
+from rolecall.workbench.plan.planner import Report, Target, Targets, import_targets, reachable_targets_of, read_objects
 from rolecall.workbench.plan.reconciles import PlanContext, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource, RememberingSource, Source
-from rolecall.workbench.plan.shown_changes import redactor
-from rolecall.workbench.replay.equality import Clocks
 
 OnTrial = Callable[[Trial], None]
 _MIN_SECONDS: Final = 60.0

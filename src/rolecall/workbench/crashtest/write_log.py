@@ -19,27 +19,12 @@ from rolecall.runner.reconcile.own_writes import OwnWrites, Request
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.system.processes import KILL_LIMIT_SECONDS, kill_all
-from rolecall.workbench.plan.model import TaskName
+from rolecall.workbench.comparison.end_states import ObjectId
+from rolecall.workbench.comparison.reports import TaskName
 
 OPERATOR: Final = "the operator"
-_EVENTS: Final = "events"
 _request: ContextVar[ProxiedRequest | None] = ContextVar("request", default=None)
 """The write that the proxy is handling in the current task; None if the operator writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectId:
-    """An object in the URL of a request; an object in a Secret's resource is a Secret."""
-
-    group: str
-    version: str
-    plural: str
-    key: ObjectKey
-
-    @property
-    def is_event(self) -> bool:
-        """Whether it is an Event, which every run may create or count."""
-        return self.plural == _EVENTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,30 +3,15 @@
 ``rolecall.workbench.plan.output`` displays them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
-
-
-class ExitCode(IntEnum):
-    """The exit code of ``rolecall plan`` and ``rolecall replay`` for one object; see ``worst_of``."""
-
-    SAME = 0
-    FAILED = 1
-    DIFFERENT = 2
-    INCOMPLETE = 3
-
-
-def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
-    """Return the code for several objects: a failure takes precedence over everything else."""
-    found = set(codes)
-    return ExitCode.FAILED if ExitCode.FAILED in found else max(found, default=ExitCode.SAME)
+from rolecall.workbench.comparison.reports import TaskName
 
 
 class PlanError(Exception):
@@ -51,20 +36,6 @@ class PlanRequest:
     everything: bool = False
     runs_commands: bool = False
     follows_controllers: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TaskName:
-    """The name of a task with its role, and its file and line; ``is_hidden`` if it may set ``no_log``."""
-
-    name: str
-    location: str = ""
-    is_hidden: bool = False
-
-    @property
-    def shown_location(self) -> str:
-        """The location, relative to the working directory if it is below it."""
-        return self.location.removeprefix(f"{Path.cwd()}/")
 
 
 @dataclass(frozen=True, slots=True)

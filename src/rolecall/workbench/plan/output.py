@@ -6,58 +6,38 @@ The same plan gives the same output, so that two plans can be compared; duration
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.timeline import diff_lines
-from rolecall.workbench.plan.model import ControllerChange, ExitCode, Plan, TaskName, worst_of
+from rolecall.workbench.comparison.reports import (
+    STYLES,
+    ExitCode,
+    Line,
+    counted,
+    diff,
+    escaped,
+    paragraph,
+    task_text,
+    task_to_json,
+    worst_of,
+)
+from rolecall.workbench.plan.model import ControllerChange, Plan
 from rolecall.workbench.plan.shown_changes import Action, Findings
 
 FORMAT: Final = 1
 """The version of the document's format."""
 
-STYLES: Final = {"+": "green", "-": "red", "~": "yellow"}
 _SIGNS: Final = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
-_HEAD, _BAD, _PLAIN = "bold", "red", ""
+_HEAD, _BAD = "bold", "red"
 _RESULTS: Final = {
     ExitCode.SAME: "same",
     ExitCode.DIFFERENT: "different",
     ExitCode.INCOMPLETE: "incomplete",
     ExitCode.FAILED: "failed",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line and its style in rich's syntax; the style is empty for plain text."""
-
-    text: str
-    style: str = _PLAIN
-
-
-def diff(before: RawObject | None, after: RawObject | None, indent: str) -> Iterator[Line]:
-    """Yield the lines of a diff."""
-    yield from (Line(f"{indent}{line}", STYLES.get(line[:1], _PLAIN)) for line in diff_lines(before, after))
-
-
-def paragraph(start: str, text: str, style: str = _PLAIN) -> Iterator[Line]:
-    """Yield the lines of a text, whose control characters must not reach a terminal."""
-    first, *rest = [_printable(line) for line in text.splitlines()] or [""]
-    yield Line(f"{start}{first}", style)
-    indent = " " * (len(start) - len(start.lstrip()) + 2)
-    yield from (Line(f"{indent}{line}", style) for line in rest)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural."""
-    return f"{count} {noun if count == 1 else f'{noun}s'}"
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def lines_of(
@@ -84,7 +64,7 @@ def lines_of(
     elif plan.controllers is not None:
         yield Line("Kubernetes' controllers then create and delete nothing")
     for assumption in plan.assumptions:
-        yield Line(f"Assumed: {_printable(assumption)}")
+        yield Line(f"Assumed: {escaped(assumption)}")
     yield Line(_total(findings), _HEAD)
 
 
@@ -126,16 +106,10 @@ def _details(found: Findings) -> Iterator[Line]:
         yield from paragraph("  assumed: ", shown(assumption))
 
 
-def task_text(task: TaskName) -> str:
-    """Return the name of a task with its file and line."""
-    name = task.name or "an unknown task"
-    return f"{name} ({task.shown_location})" if task.location else name
-
-
 def _controller_change(change: ControllerChange) -> Line:
     sign = _SIGNS[Action.DELETE if change.is_deletion else Action.CREATE]
     count = f" ({change.count} of them)" if change.count > 1 else ""
-    return Line(f"  {sign} {change.gvk.kind} {_printable(str(change.key))}{count}", STYLES[sign])
+    return Line(f"  {sign} {change.gvk.kind} {escaped(str(change.key))}{count}", STYLES[sign])
 
 
 def _total(findings: tuple[Findings, ...]) -> str:
@@ -221,8 +195,3 @@ def _identity(gvk: GVK, key: ObjectKey) -> dict[str, str]:
 
 def _difference(before: RawObject | None, after: RawObject | None) -> dict[str, Any]:
     return {"before": before, "after": after, "diff": diff_lines(before, after)}
-
-
-def task_to_json(task: TaskName) -> dict[str, str]:
-    """Return a task as the documents of plans and crash tests have it."""
-    return {"name": task.name, "place": task.shown_location}

@@ -27,12 +27,12 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.control_groups import available_cpus
+from rolecall.workbench.comparison.masks import sensitive_values
 from rolecall.workbench.plan.convergence import controller_changes
 from rolecall.workbench.plan.model import ObjectPlan, Plan, PlanError, PlanRequest
 from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource, Source, SourceError
-from rolecall.workbench.plan.shown_changes import sensitive_values
 from rolecall.workbench.plan.written_objects import WrittenObjects
 
 DEFAULT_NAMESPACE: Final = "default"

@@ -35,13 +35,14 @@ from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.process import OnEvent, Runner, RunSpec
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
+from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.plan.convergence import (
     CONVERGES_WITHIN_SECONDS,
     WrittenVersion,
     wait_for_controllers,
     written_versions,
 )
-from rolecall.workbench.plan.model import ObjectChange, PlanError, TaskName
+from rolecall.workbench.plan.model import ObjectChange, PlanError
 from rolecall.workbench.plan.sandbox import SandboxInterceptor
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.planned import playbook

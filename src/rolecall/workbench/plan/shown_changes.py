@@ -6,78 +6,33 @@ the uid of an object that is only planned, and a time during the runs become tex
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from rolecall.kube.metadata import is_being_deleted, metadata_of, uid_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
-from rolecall.runner.config.watches import Watch
-from rolecall.runner.proxy.bodies import decode, objects_in
+from rolecall.runner.proxy.bodies import decode
 from rolecall.runner.proxy.request_info import RequestInfo, parse
 from rolecall.runner.reconcile.status import is_equivalent
 from rolecall.runner.record.masking import Mask, decode_base64
 from rolecall.runner.record.reader import map_strings
-from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.record.secret_values import (
-    IDENTIFYING,
-    LAST_APPLIED,
-    is_about_secrets,
-    marked_texts,
-    mask_body,
-    secret_texts,
-)
-from rolecall.runner.record.timeline import TIME, seconds_of, without_server_fields
-from rolecall.workbench.plan.model import ExitCode, ObjectChange, ObjectPlan, Plan, PlannedWrite, TaskName
+from rolecall.runner.record.secret_values import IDENTIFYING, mask_body
+from rolecall.runner.record.timeline import TIME, seconds_of
+from rolecall.workbench.comparison.masks import SENSITIVE, redactor
+from rolecall.workbench.comparison.objects import cleaned
+from rolecall.workbench.comparison.reports import ExitCode, TaskName
+from rolecall.workbench.plan.model import ObjectChange, ObjectPlan, Plan, PlannedWrite
 
-SENSITIVE: Final = "(sensitive)"
 TIME_OF_RUN: Final = "(time of the run)"
 
-_MIN_LENGTH: Final = 4
-"""Hiding shorter values would hide half of a plan, and protect nothing."""
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _LABEL: Final = re.compile(r"[a-z0-9-]+")
 _NO_REQUEST: Final = RequestInfo("get")
 _PRECISION_SECONDS: Final = 1.0
 """Times in objects mostly have no fractions."""
-_SET_BY_CONTROLLERS: Final = frozenset({LAST_APPLIED, "deployment.kubernetes.io/revision"})
-_SET_AT_DELETION: Final = "deletionGracePeriodSeconds"
 _Show = Callable[[str], str]
-
-
-def sensitive_values(watch: Watch, records: Iterable[RunRecord], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values that runs have read from Secrets, and those that the watch or environment marks as secret."""
-    found = dict.fromkeys(secret_texts(watch, environment))
-    for record in records:
-        found |= dict.fromkeys(marked_texts(watch, record.obj))
-        found |= dict.fromkeys(text for text in _secrets_read_by(record) if len(text) >= _MIN_LENGTH)
-    return tuple(found)
-
-
-def _secrets_read_by(record: RunRecord) -> Iterator[str]:
-    for kept in record.exchanges:
-        if kept.response is not None and is_about_secrets(kept.exchange.info):
-            for secret in objects_in(decode(record.bodies.get(kept.response), kept.exchange.response_type)):
-                data = secret.get("data")
-                for value in map(str, data.values()) if isinstance(data, dict) else ():
-                    yield text_in_base64(value) or value
-
-
-def text_in_base64(text: str) -> str:
-    """Return the text that is encoded in another one, empty if there is none."""
-    try:
-        return (decode_base64(text) or b"").decode()
-    except UnicodeDecodeError:
-        return ""
-
-
-def redactor(secrets: Iterable[str], mask: Mask | None = None) -> _Show:
-    """Return a function that replaces secret values, and those of a mask, in a text."""
-    mask = mask or Mask()
-    for text in secrets:
-        mask.add(text)
-    return mask.redactor(SENSITIVE)
 
 
 class _SensitiveMask(Mask):
@@ -269,17 +224,6 @@ def _changed_object(change: ObjectChange, texts: ShownTexts, *, with_status: boo
                 if secret is not None and part in secret:
                     secret[part] = found
     return ChangedObject(action, change.gvk, texts.key(change.key), *shown, change.tasks)
-
-
-def cleaned(obj: RawObject, *, with_status: bool) -> RawObject:
-    """Return an object without the fields that the API server and controllers maintain."""
-    cleaned = without_server_fields(obj)
-    metadata = {key: value for key, value in metadata_of(cleaned).items() if key != _SET_AT_DELETION}
-    if isinstance(annotations := metadata.pop("annotations", None), dict):
-        kept = {name: value for name, value in annotations.items() if name not in _SET_BY_CONTROLLERS}
-        metadata |= {"annotations": kept} if kept else {}
-    kept = {key: value for key, value in cleaned.items() if key != "status" or with_status} | {"metadata": metadata}
-    return {key: kept[key] for key in ("apiVersion", "kind", "metadata") if key in kept} | kept
 
 
 def _owner_uids(obj: RawObject) -> dict[tuple[Any, Any], Any]:

@@ -18,7 +18,8 @@ from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import ProxiedRequest
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
-from rolecall.workbench.plan.model import ObjectChange, PlannedWrite, TaskName
+from rolecall.workbench.comparison.reports import TaskName
+from rolecall.workbench.plan.model import ObjectChange, PlannedWrite
 
 _SUCCESSES: Final = range(200, 300)
 _SELECTORS: Final = frozenset({"labelSelector", "fieldSelector"})

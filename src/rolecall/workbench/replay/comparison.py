@@ -27,9 +27,9 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.record.reader import Line, StoredRecord, map_strings
 from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.workbench.plan.model import ExitCode, TaskName, worst_of
+from rolecall.workbench.comparison.masks import redactor
+from rolecall.workbench.comparison.reports import ExitCode, TaskName, worst_of
 from rolecall.workbench.plan.reconciles import NO_REASON
-from rolecall.workbench.plan.shown_changes import redactor
 from rolecall.workbench.replay.equality import Equality
 from rolecall.workbench.replay.recorded_cluster import RecordSource, query_of
 from rolecall.workbench.replay.writes import UNKNOWN_TASK, RunLines, RunWrites, Write, writes_of

@@ -5,8 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from rolecall.workbench.plan.model import TaskName
-from rolecall.workbench.plan.output import Line, counted, diff, paragraph
+from rolecall.workbench.comparison.reports import Line, TaskName, counted, diff, paragraph
 from rolecall.workbench.replay.comparison import BadRecord, Replay, Replays, Verdict
 
 _STYLES: Final = {

@@ -21,11 +21,11 @@ from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.process import OnEvent, ProcessRunner, Runner, RunSpec
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.blocking_work import run_in_thread
+from rolecall.workbench.comparison.masks import sensitive_values
 from rolecall.workbench.plan.model import PlanError
 from rolecall.workbench.plan.reconciles import PlannedReconciles, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import SourceError
-from rolecall.workbench.plan.shown_changes import sensitive_values
 from rolecall.workbench.planned.journal import DIRECTORY_VARIABLE, write_times
 from rolecall.workbench.replay.comparison import BadRecord, Replay, Replays, replay_of
 from rolecall.workbench.replay.recorded_cluster import RecordSource

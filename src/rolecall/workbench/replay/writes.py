@@ -18,8 +18,8 @@ from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.runner.record.document import content_of
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
-from rolecall.workbench.plan.model import TaskName
-from rolecall.workbench.plan.shown_changes import text_in_base64
+from rolecall.workbench.comparison.objects import text_in_base64
+from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.planned.journal import TaskStart
 from rolecall.workbench.replay.recorded_cluster import is_dry_run, parse_time
 

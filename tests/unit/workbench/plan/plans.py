@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.workbench.plan.model import ObjectChange, ObjectPlan, PlannedWrite, TaskName
+from rolecall.workbench.comparison.reports import TaskName
+from rolecall.workbench.plan.model import ObjectChange, ObjectPlan, PlannedWrite
 
 FOO = GVK("example.com", "v1", "Foo")
 TASK = TaskName("foo : Write the settings", "roles/foo/tasks/main.yml:3")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.workbench.plan.model import ControllerChange, ObjectPlan, Plan, TaskName
-from rolecall.workbench.plan.output import Line, document_of, lines_of
+from rolecall.workbench.comparison.reports import Line, TaskName
+from rolecall.workbench.plan.model import ControllerChange, ObjectPlan, Plan
+from rolecall.workbench.plan.output import document_of, lines_of
 from rolecall.workbench.plan.shown_changes import findings_of
 from tests.static.repository import ROOT
 from tests.unit.workbench.plan.plans import HIDDEN, TASK, change, config_map, object_plan, secret, write

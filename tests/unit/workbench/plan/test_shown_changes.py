@@ -8,7 +8,8 @@ import pytest
 
 from rolecall.kube.references import RawObject
 from rolecall.runner.record.timeline import diff_lines
-from rolecall.workbench.plan.model import ExitCode, ObjectChange, Plan
+from rolecall.workbench.comparison.reports import ExitCode
+from rolecall.workbench.plan.model import ObjectChange, Plan
 from rolecall.workbench.plan.shown_changes import Action, ChangedObject, Findings, findings_of
 from tests.unit.workbench.plan.plans import HIDDEN, change, config_map, object_plan, secret, write
 

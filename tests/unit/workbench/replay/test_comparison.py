@@ -10,7 +10,7 @@ import pytest
 
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.runs.events import TaskFailure
-from rolecall.workbench.plan.model import ExitCode
+from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.replay.comparison import BadRecord, Change, Replay, Replays, Verdict, compare, replay_of
 from rolecall.workbench.replay.recorded_cluster import RecordSource
 from rolecall.workbench.replay.writes import RunLines, writes_of

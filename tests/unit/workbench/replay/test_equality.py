@@ -9,7 +9,6 @@ import pytest
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.workbench.replay.comparison import Change
-from rolecall.workbench.replay.equality import Clocks
 from tests.unit.workbench.replay.runs import (
     EARLIER,
     LATER,
@@ -22,7 +21,6 @@ from tests.unit.workbench.replay.runs import (
     compared,
     config_map,
     post,
-    time_of,
 )
 
 
@@ -90,12 +88,6 @@ def test_managed_fields_are_equal_in_any_order(tmp_path: Path) -> None:
 def test_times_are_equal_if_their_distances_from_the_start_are(case: str, tmp_path: Path) -> None:
     before, after, is_same = TIMES[case]
     assert (compared(tmp_path, [post(before)], [post(after)]).differences == []) is is_same
-
-
-def test_numbers_are_compared_as_times() -> None:
-    clocks = Clocks(time_of(EARLIER), time_of(LATER), 10.0)
-    assert clocks.are_same_numbers(1_800_000_000_000, 1_803_895_200_500)
-    assert not clocks.are_same_numbers(3, 4)
 
 
 def secret(value: str) -> RawObject:

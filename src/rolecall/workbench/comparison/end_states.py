@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
-from rolecall.workbench.crashtest.end_state import EndObject, EndState
-from rolecall.workbench.crashtest.variables import (
+from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
+from rolecall.workbench.comparison.clocks import Clocks
+from rolecall.workbench.comparison.masks import SENSITIVE
+from rolecall.workbench.comparison.variables import (
     Bindings,
     Path,
     Template,
@@ -20,12 +22,47 @@ from rolecall.workbench.crashtest.variables import (
     shapes_that_differ,
     text_of,
 )
-from rolecall.workbench.crashtest.write_log import ObjectId
-from rolecall.workbench.plan.shown_changes import SENSITIVE
-from rolecall.workbench.replay.equality import Clocks
 
 _ABSENT: Final = object()
+_EVENTS: Final = "events"
 _VALUES: Final = frozenset({"data", "stringData"})
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectId:
+    """An object in the URL of a request; an object in a Secret's resource is a Secret."""
+
+    group: str
+    version: str
+    plural: str
+    key: ObjectKey
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it is an Event, which every run may create or count."""
+        return self.plural == _EVENTS
+
+
+@dataclass(frozen=True, slots=True)
+class EndObject:
+    """An object of an end state; the values of a Secret are decoded."""
+
+    gvk: GVK
+    key: ObjectKey
+    content: RawObject
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it is a Secret."""
+        return (self.gvk.group, self.gvk.kind) == (SECRET.group, SECRET.kind)
+
+    @property
+    def title(self) -> str:
+        """The kind and the key."""
+        return f"{self.gvk.kind} {self.key}"
+
+
+EndState = dict[ObjectId, EndObject]
 
 
 @dataclass(frozen=True, slots=True)
