@@ -91,7 +91,7 @@ class Baseline:
     unstable: list[str] = field(default_factory=list)
     _opaque: dict[ObjectId, frozenset[Path]] = field(default_factory=dict)
     _templates: dict[tuple[ObjectId, Path], Template] = field(default_factory=dict)
-    _renamed: set[ObjectId] = field(default_factory=set)
+    _renamed: dict[ObjectId, None] = field(default_factory=dict)
     """The objects of the first run whose names are generated, or differ."""
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Baseline:
                 continue
             pairs[ident] = min(candidates, key=lambda each: _distance(self.one[ident], self.two[each]))
             rest.remove(pairs[ident])
-            self._renamed.add(ident)
+            self._renamed[ident] = None
         self.unstable += [self.two[ident].title for ident in rest]
         self._find_variables(pairs)
 
