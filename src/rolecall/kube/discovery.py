@@ -191,7 +191,8 @@ def _groups_of(response: RawObject) -> dict[str, dict[str, Resources | None]]:
     if response.get("kind") == AGGREGATED:
         return {
             str(group["metadata"].get("name") or ""): {
-                each["version"]: _resources_of(each) for each in group.get("versions") or ()
+                each["version"]: None if each.get("freshness") == "Stale" else resources_of(each)
+                for each in group.get("versions") or ()
             }
             for group in response.get("items") or ()
         }
@@ -205,9 +206,8 @@ def _groups_of(response: RawObject) -> dict[str, dict[str, Resources | None]]:
     return groups
 
 
-def _resources_of(version: RawObject) -> Resources | None:
-    if version.get("freshness") == "Stale":
-        return None
+def resources_of(version: RawObject) -> Resources:
+    """Return the resources of a version in aggregated discovery."""
     items: Resources = []
     for resource in version.get("resources") or ():
         if resource.get("responseKind"):  # otherwise only its subresources are served

@@ -9,35 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rolecall.kube.discovery import ApiResource, read_resource_list
+from rolecall.kube.discovery import ApiResource, read_resource_list, resources_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.record.files import DISCOVERY
 from rolecall.runner.record.reader import StoredRecord
 from rolecall.workbench.project.validate import CrdFiles
 
 DEFINITION_DIRECTORIES: Final = (Path("deploy/crds"), Path("config/crd/bases"))
-_BUILT_IN: Final = frozenset(
-    {
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
 _SCALE: Final = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 _ANY_FIELD: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _APPROVAL: Final = {"api-approved.kubernetes.io": "unapproved, this stands in for the definition of another cluster"}
@@ -80,7 +58,7 @@ class RecordedKinds:
 
     def definitions_of(self, group: str) -> list[RawObject]:
         """Return the CustomResourceDefinitions of a group, none for a group that every API server has."""
-        if "." not in group or group in _BUILT_IN:
+        if GVK(group, "", "").is_built_in:
             return []
         by_plural: dict[str, list[ApiResource]] = {}
         for resource in self._resources.values():
@@ -150,15 +128,8 @@ def _group_version(path: str) -> tuple[str, str]:
 def _aggregated(response: RawObject) -> Iterator[ApiResource]:
     for group in response.get("items") or ():
         for version in group.get("versions") or ():
-            for each in version.get("resources") or ():
-                if kind := each.get("responseKind"):  # otherwise only its subresources are served
-                    yield ApiResource(
-                        GVK(group["metadata"].get("name", ""), version["version"], kind["kind"]),
-                        each["resource"],
-                        each["scope"] == "Namespaced",
-                        frozenset(each.get("verbs") or ()),
-                        frozenset(sub["subresource"] for sub in each.get("subresources") or ()),
-                    )
+            name, resources = group["metadata"].get("name", ""), {"resources": resources_of(version)}
+            yield from read_resource_list(name, version["version"], resources)
 
 
 def _of_head(line: dict[str, Any]) -> ApiResource:
