@@ -165,12 +165,12 @@ def test_plan_only_reads(before: Before) -> None:
 
 @pytest.mark.parametrize("case", IDEMPOTENT)
 def test_completed_changes_are_not_planned_again(after: After, case: str) -> None:
-    assert found_for(after.kept.plan, case).result == ExitCode.SAME
+    assert found_for(after.kept.plan, case).exit_code == ExitCode.SAME
 
 
 def test_rejected_write_is_planned_as_a_failure(before: Before, after: After, project: Project) -> None:
     found = found_for(before.kept.plan, "invalid")
-    assert found.result == ExitCode.FAILED
+    assert found.exit_code == ExitCode.FAILED
     assert "Create an invalid Service" in found.failure
     assert after.proofs[PLAIN.kind, ObjectKey(project.namespace, "invalid")].real_failure == found.failure
 

@@ -145,7 +145,7 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         return INTERRUPTED
     findings = findings_of(plan)
     _print(plan, findings, options)
-    return worst_of(found.result for found in findings)
+    return worst_of(found.exit_code for found in findings)
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,11 @@ class ExitCode(IntEnum):
     DIFFERENT = 2
     INCOMPLETE = 3
 
+    @property
+    def result(self) -> str:
+        """The result that the code stands for, as documents have it."""
+        return self.name.lower()
+
 
 def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
     """Return the code for several objects: a failure takes precedence over everything else."""

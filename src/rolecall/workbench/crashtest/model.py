@@ -20,15 +20,6 @@ class Verdict(StrEnum):
     NOT_TRIED = "not tried"
 
 
-EXIT_CODES = {
-    Verdict.SAME: ExitCode.SAME,
-    Verdict.DIFFERS: ExitCode.DIFFERENT,
-    Verdict.STUCK: ExitCode.DIFFERENT,
-    Verdict.ENDLESS: ExitCode.DIFFERENT,
-    Verdict.NOT_TRIED: ExitCode.INCOMPLETE,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class CrashTestRequest:
     """A request to test one object: the one that ``plan`` names, or the only one of a watched kind in its files.
@@ -81,7 +72,7 @@ class CrashTest:
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of the command: a difference takes precedence over what could not be tried."""
-        codes = {EXIT_CODES[trial.verdict] for trial in self.trials}
-        if ExitCode.DIFFERENT in codes:
+        verdicts = {trial.verdict for trial in self.trials}
+        if verdicts - {Verdict.SAME, Verdict.NOT_TRIED}:
             return ExitCode.DIFFERENT
-        return ExitCode.INCOMPLETE if self.stopped_at or ExitCode.INCOMPLETE in codes else ExitCode.SAME
+        return ExitCode.INCOMPLETE if self.stopped_at or Verdict.NOT_TRIED in verdicts else ExitCode.SAME

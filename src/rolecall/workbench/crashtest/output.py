@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rolecall.kube.quantities import format_duration
 from rolecall.workbench.comparison.end_states import Difference
-from rolecall.workbench.comparison.reports import STYLES, ExitCode, Line, counted, paragraph, task_text, task_to_json
+from rolecall.workbench.comparison.reports import STYLES, Line, counted, paragraph, task_text, task_to_json
 from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
 
 FORMAT: Final = 1
@@ -19,7 +19,6 @@ FORMAT: Final = 1
 _STYLES: Final = {Verdict.SAME: "green", Verdict.NOT_TRIED: "yellow"}
 _BAD: Final = "red"
 _INDENT: Final = " " * 17
-_RESULTS: Final = {ExitCode.SAME: "same", ExitCode.DIFFERENT: "different", ExitCode.INCOMPLETE: "incomplete"}
 
 
 def rows_of(trial: Trial) -> Iterator[Line]:
@@ -66,7 +65,7 @@ def document_of(found: CrashTest) -> dict[str, Any]:
         "format": FORMAT,
         "rolecall": version("rolecall"),
         "object": found.title,
-        "result": _RESULTS[found.exit_code],
+        "result": found.exit_code.result,
         "writes": len(found.writes),
         "trials": [_trial_to_json(trial) for trial in found.trials],
         "stoppedAt": found.stopped_at,

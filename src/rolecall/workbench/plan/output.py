@@ -32,12 +32,6 @@ FORMAT: Final = 1
 
 _SIGNS: Final = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
 _HEAD, _BAD = "bold", "red"
-_RESULTS: Final = {
-    ExitCode.SAME: "same",
-    ExitCode.DIFFERENT: "different",
-    ExitCode.INCOMPLETE: "incomplete",
-    ExitCode.FAILED: "failed",
-}
 
 
 def lines_of(
@@ -50,7 +44,7 @@ def lines_of(
     """
     for found in findings:
         name = f"{found.plan.gvk.kind} {found.plan.key}"
-        if found.result != ExitCode.SAME or is_verbose:
+        if found.exit_code != ExitCode.SAME or is_verbose:
             yield Line(f"{name}: {_summary(found)}", _HEAD)
             yield from _details(found)
             yield Line("")
@@ -69,9 +63,9 @@ def lines_of(
 
 
 def _summary(found: Findings) -> str:
-    if found.result == ExitCode.FAILED:
+    if found.exit_code == ExitCode.FAILED:
         return "would fail"
-    if found.result == ExitCode.INCOMPLETE:
+    if found.exit_code == ExitCode.INCOMPLETE:
         return "the plan is incomplete"
     numbers = Counter(change.action for change in found.changes)
     parts = [f"{numbers[action]} to {action}" for action in Action if numbers[action]]
@@ -121,12 +115,15 @@ def _total(findings: tuple[Findings, ...]) -> str:
 
 
 def _counts(findings: tuple[Findings, ...]) -> dict[str, int]:
-    results = Counter(found.result for found in findings)
+    results = Counter(found.exit_code for found in findings)
     changes = {(change.action, change.gvk, change.key) for found in findings for change in found.changes}
     actions = Counter(action for action, _, _ in changes)
     return {
         "objects": len(findings),
-        **{name: results[code] for code, name in _RESULTS.items()},
+        **{
+            code.result: results[code]
+            for code in (ExitCode.SAME, ExitCode.DIFFERENT, ExitCode.INCOMPLETE, ExitCode.FAILED)
+        },
         **{str(action): actions[action] for action in Action},
     }
 
@@ -136,7 +133,7 @@ def document_of(plan: Plan, findings: tuple[Findings, ...]) -> dict[str, Any]:
     document = {
         "format": FORMAT,
         "rolecall": version("rolecall"),
-        "result": _RESULTS[worst_of(found.result for found in findings)],
+        "result": worst_of(found.exit_code for found in findings).result,
         "counts": _counts(findings),
         "assumptions": list(plan.assumptions),
         "objects": [_object_to_json(found) for found in findings],
@@ -157,7 +154,7 @@ def _object_to_json(found: Findings) -> dict[str, Any]:
     plan, texts = found.plan, found.texts
     return {
         **_identity(plan.gvk, plan.key),
-        "result": _RESULTS[found.result],
+        "result": found.exit_code.result,
         "changes": [
             {
                 "action": str(change.action),

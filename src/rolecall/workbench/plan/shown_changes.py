@@ -147,7 +147,7 @@ class Findings:
     texts: ShownTexts
 
     @property
-    def result(self) -> ExitCode:
+    def exit_code(self) -> ExitCode:
         """The exit code for this object."""
         if self.plan.stopped_at:
             return ExitCode.INCOMPLETE

@@ -55,7 +55,7 @@ def diff(*changes: ObjectChange, **values: Any) -> list[str]:
 )
 def test_fields_of_the_api_server_are_no_change(noise: dict[str, Any]) -> None:
     found = findings(change(config_map(), config_map(**noise)))
-    assert (found.changes, found.result) == ((), ExitCode.SAME)
+    assert (found.changes, found.exit_code) == ((), ExitCode.SAME)
 
 
 def test_other_annotations_are_a_change() -> None:
@@ -130,7 +130,7 @@ def test_copied_secret_value_is_hidden(text: str, expected: str) -> None:
 def test_secret_value_of_a_write_is_hidden_in_a_failure() -> None:
     patch = write("PATCH", "/api/v1/namespaces/ns/secrets/login", {"stringData": {"password": PHRASE}})
     found = findings(writes=(patch,), failure=f"cannot log in with {PHRASE}")
-    assert (found.failure, found.result) == ("cannot log in with (sensitive)", ExitCode.FAILED)
+    assert (found.failure, found.exit_code) == ("cannot log in with (sensitive)", ExitCode.FAILED)
 
 
 def test_hidden_task_shows_only_the_identity_of_an_object() -> None:
@@ -192,7 +192,7 @@ def test_status_with_other_times_and_counts_is_no_change() -> None:
 
 def test_status_with_another_condition_is_a_change() -> None:
     found = findings(status_before=condition(), status_after=condition(status="False"))
-    assert found.result == ExitCode.DIFFERENT
+    assert found.exit_code == ExitCode.DIFFERENT
     assert found.status
     assert diff_lines(*found.status)[-2:] == ["-  status: 'True'", "+  status: 'False'"]
 
@@ -216,4 +216,4 @@ def test_status_of_the_primary_is_shown_once() -> None:
     ],
 )
 def test_result_of_an_object_depends_on_its_runs(values: dict[str, Any], expected: ExitCode) -> None:
-    assert findings(**values).result == expected
+    assert findings(**values).exit_code == expected
