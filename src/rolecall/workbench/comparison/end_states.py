@@ -5,7 +5,7 @@ runs, and except for times, which are compared by their distance from the start.
 generated, is paired by its content.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Baseline:
-    """The end states of two uninterrupted runs; ``are_same`` decides whether two of their values differ only in time.
+    """The end states of two uninterrupted runs, and the clocks that decide whether their values differ only in time.
 
     ``unstable`` names the objects that exist after only one of them, which are not compared.
     """
@@ -127,18 +127,15 @@ class Baseline:
 
         ``show`` hides secrets in a text.
         """
-        comparison = _Comparison(self, clocks, show)
         fixed = [ident for ident in self._opaque if ident not in self._renamed]
         rest = [ident for ident in end if ident not in fixed]
-        found = []
         pairs = [(ident, end[ident]) for ident in fixed if ident in end]
-        found += comparison.of_pairs(pairs, Bindings())
-        bindings = comparison.bindings
+        found, bindings = self._compared(pairs, Bindings(), clocks, show)
         found += [Difference(self.one[ident].title, found="missing") for ident in fixed if ident not in end]
         for ident in self._renamed:
             family = _family(ident, self.one[ident])
             tries = [
-                (comparison.of_pairs([(ident, end[each])], bindings), comparison.bindings, each)
+                (*self._compared([(ident, end[each])], bindings, clocks, show), each)
                 for each in rest
                 if _family(each, end[each]) == family
             ]
@@ -153,50 +150,44 @@ class Baseline:
         ]
         return found
 
-
-@dataclass(slots=True)
-class _Comparison:
-    """One comparison; ``bindings`` are those of the last call."""
-
-    baseline: Baseline
-    clocks: Clocks
-    show: Callable[[str], str]
-    bindings: Bindings = field(default_factory=Bindings)
-
-    def of_pairs(self, pairs: Iterable[tuple[ObjectId, EndObject]], bindings: Bindings) -> list[Difference]:
-        """Return the differences between objects of the baseline and their counterparts."""
-        self.bindings = bindings.copy()
+    def _compared(
+        self,
+        pairs: Iterable[tuple[ObjectId, EndObject]],
+        bindings: Bindings,
+        clocks: Clocks,
+        show: Callable[[str], str],
+    ) -> tuple[list[Difference], Bindings]:
+        """Return the differences between objects of the first run and their counterparts, and all bindings."""
+        bindings = bindings.copy()
         found, with_variables = [], []
         for ident, other in pairs:
-            one, opaque = self.baseline.one[ident], self.baseline._opaque[ident]  # noqa: SLF001 - one module
-            values = dict(leaves(other.content, opaque))
-            expected = dict(leaves(one.content, opaque))
+            opaque = self._opaque[ident]
+            expected, values = dict(leaves(self.one[ident].content, opaque)), dict(leaves(other.content, opaque))
             for path in dict.fromkeys((*expected, *values)):
                 pair = expected.get(path, _ABSENT), values.get(path, _ABSENT)
-                template = self.baseline._templates.get((ident, path))  # noqa: SLF001
+                template = self._templates.get((ident, path))
                 if template is not None and pair[1] is not _ABSENT:
                     with_variables.append((template, other, path, *pair))
-                elif not _are_same(*pair, self.clocks):
-                    found.append(self._difference(other, path, *pair))
+                elif not _are_same(*pair, clocks):
+                    found.append(_difference(other, path, *pair, show))
         with_variables.sort(key=lambda each: len(each[0]))  # a text that is nothing but its value tells the value
         for template, other, path, before, after in with_variables:
-            place = f"{other.title}: {path_text(path)}"
-            where = self.bindings.bind(template, text_of(after), place)
+            where = bindings.bind(template, text_of(after), f"{other.title}: {path_text(path)}")
             if where:
-                texts = f"the value in {where}", "another value"
-                found.append(Difference(other.title, path_text(path), *texts))
+                found.append(Difference(other.title, path_text(path), f"the value in {where}", "another value"))
             elif where is not None:
-                found.append(self._difference(other, path, before, after))
-        return found
+                found.append(_difference(other, path, before, after, show))
+        return found, bindings
 
-    def _difference(self, obj: EndObject, path: Path, before: Any, after: Any) -> Difference:
-        is_hidden = obj.is_secret and path[:1] and path[0] in _VALUES
-        before, after = (
-            "" if each is _ABSENT else SENSITIVE if is_hidden else self.show(text_of(each)) for each in (before, after)
-        )
-        if before == after:
-            after = f"{after}, another one"
-        return Difference(obj.title, path_text(path), before, after)
+
+def _difference(obj: EndObject, path: Path, before: Any, after: Any, show: Callable[[str], str]) -> Difference:
+    is_hidden = obj.is_secret and path[:1] and path[0] in _VALUES
+    before, after = (
+        "" if each is _ABSENT else SENSITIVE if is_hidden else show(text_of(each)) for each in (before, after)
+    )
+    if before == after:
+        after = f"{after}, another one"
+    return Difference(obj.title, path_text(path), before, after)
 
 
 def path_text(path: Path) -> str:
@@ -226,9 +217,5 @@ def _family(ident: ObjectId, obj: EndObject) -> tuple[str, ...]:
 
 def _distance(one: EndObject, two: EndObject) -> int:
     """Return in how many values two objects differ."""
-    first, second = (dict(_texts(each)) for each in (one, two))
+    first, second = ({path: text_of(value) for path, value in leaves(each.content, frozenset())} for each in (one, two))
     return sum(first.get(path) != second.get(path) for path in first.keys() | second.keys())
-
-
-def _texts(obj: EndObject) -> Iterator[tuple[Path, str]]:
-    return ((path, text_of(value)) for path, value in leaves(obj.content, frozenset()))
