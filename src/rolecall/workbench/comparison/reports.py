@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from rolecall.kube.references import RawObject
+from rolecall.runner.proxy.sessions import RequestOrigin
+from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.record.timeline import diff_lines
 
 STYLES: Final = {"+": "green", "-": "red", "~": "yellow"}
@@ -39,6 +41,12 @@ class TaskName:
     name: str
     location: str = ""
     is_hidden: bool = False
+
+    @classmethod
+    def of(cls, record: RunRecord, origin: RequestOrigin) -> Self | None:
+        """Return the task that sent a request of a run, None if the record doesn't have it."""
+        task = record.tasks.get((origin.task, origin.host))
+        return cls(task.name, task.path, origin.is_hidden or task.is_hidden) if task else None
 
     @property
     def shown_location(self) -> str:

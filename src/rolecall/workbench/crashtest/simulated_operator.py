@@ -22,7 +22,7 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.workbench.comparison.end_states import ObjectId
 from rolecall.workbench.crashtest.write_log import WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion
-from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles
+from rolecall.workbench.plan.reconciles import PlanContext, PlannedReconciles
 
 StateCheck = Callable[[], Awaitable[bool]]
 MAX_ROUNDS: Final = 30
@@ -115,7 +115,7 @@ class SimulatedOperator:
             if not causes and await self._generation() > generation:
                 causes = (Cause("its own run changed its spec"),)
             if result.failed:
-                failure = self._failure()
+                failure = self.reconciles.failure
                 if quiet >= _QUIET_ROUNDS:
                     return SettleResult(Outcome.STUCK, failure)
                 causes = (Cause("retry"),)
@@ -152,10 +152,6 @@ class SimulatedOperator:
         for record in self.reconciles.recorder.records[-1:]:
             self.log.writes[first:] = [each.of_task_in(record) for each in self.log.writes[first:]]
         return result if self.log.liveness.is_alive else None
-
-    def _failure(self) -> str:
-        summary = self.reconciles.last_summary
-        return (summary.message if summary else "") or NO_REASON
 
     async def _versions(self) -> dict[ObjectId, str]:
         """Return the current versions of the written objects that still exist."""

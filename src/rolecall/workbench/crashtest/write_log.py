@@ -49,10 +49,7 @@ class Write:
         """Return the write with the task that sent it."""
         if self.origin is None:
             return self
-        found = record.tasks.get((self.origin.task, self.origin.host))
-        is_hidden = self.origin.is_hidden or (found is not None and found.is_hidden)
-        task = TaskName(found.name, found.path, is_hidden) if found else TaskName("an unknown task")
-        return replace(self, task=task)
+        return replace(self, task=TaskName.of(record, self.origin) or TaskName("an unknown task"))
 
 
 @dataclass(frozen=True, slots=True)

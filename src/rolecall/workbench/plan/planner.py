@@ -30,7 +30,7 @@ from rolecall.system.control_groups import available_cpus
 from rolecall.workbench.comparison.masks import sensitive_values
 from rolecall.workbench.plan.convergence import controller_changes
 from rolecall.workbench.plan.model import ObjectPlan, Plan, PlanError, PlanRequest
-from rolecall.workbench.plan.reconciles import NO_REASON, PlanContext, PlannedReconciles, plan_context
+from rolecall.workbench.plan.reconciles import PlanContext, PlannedReconciles, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource, Source, SourceError
 from rolecall.workbench.plan.written_objects import WrittenObjects
@@ -264,10 +264,6 @@ async def plan_object(reconciles: PlannedReconciles) -> ObjectPlan:
         causes = () if is_over else await reconciles.next_causes(written.changes() if any(has_changed) else ())
         if not causes or rounds == MAX_ROUNDS:
             break
-    failure = ""
-    if result.failed:
-        summary = reconciles.last_summary
-        failure = (summary.message if summary else "") or NO_REASON
     return ObjectPlan(
         gvk=watch.gvk,
         key=key,
@@ -279,7 +275,7 @@ async def plan_object(reconciles: PlannedReconciles) -> ObjectPlan:
         rounds=rounds,
         has_settled=not causes,
         stopped_at=reconciles.stopped_at,
-        failure=failure,
+        failure=reconciles.failure if result.failed else "",
         assumptions=tuple(reconciles.assumptions),
         withheld=tuple(reconciles.withheld),
         secrets=sensitive_values(watch, reconciles.recorder.records, os.environ),

@@ -196,6 +196,12 @@ class PlannedReconciles:
         ending = self.recorder.records[-1].ending if self.recorder.records else None
         return ending.summary if ending else None
 
+    @property
+    def failure(self) -> str:
+        """Why the last reconcile failed."""
+        summary = self.last_summary
+        return (summary.message if summary else "") or NO_REASON
+
     async def status(self) -> RawObject:
         """Return the status of the object in the sandbox."""
         try:

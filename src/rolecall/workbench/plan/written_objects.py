@@ -5,7 +5,7 @@ controllers make are not included: an object is as the API server returned it fo
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -32,23 +32,13 @@ _ObjectId = tuple[str, str, ObjectKey]
 
 
 @dataclass(slots=True)
-class _Written:
-    """An object as the last write left it, and the tasks that wrote it; ``has_status`` if a run wrote the status."""
-
-    gvk: GVK
-    after: RawObject | None
-    tasks: dict[TaskName, None] = field(default_factory=dict)
-    has_status: bool = False
-
-
-@dataclass(slots=True)
 class WrittenObjects:
     """Collects the writes of the runs for one object; ``client`` reads the objects before they are written."""
 
     client: Client
     writes: list[PlannedWrite] = field(default_factory=list)
     _before: dict[_ObjectId, RawObject | None] = field(default_factory=dict)
-    _written: dict[_ObjectId, _Written] = field(default_factory=dict)
+    _changes: dict[_ObjectId, ObjectChange] = field(default_factory=dict)
     _kinds: dict[_Resource, GVK] = field(default_factory=dict)
     _without_status: set[_Resource] = field(default_factory=set)
     """Kinds without a status subresource: their status is written with the object."""
@@ -96,7 +86,7 @@ class WrittenObjects:
             exchange, info = kept.exchange, kept.exchange.info
             if not info.is_write or info.is_dry_run:
                 continue
-            task = _task_of(kept, record)
+            task = TaskName.of(record, exchange.origin) or TaskName("", is_hidden=exchange.origin.is_hidden)
             body = record.bodies.get(kept.body) if kept.body else b""
             status = exchange.status or 0
             self.writes.append(
@@ -121,7 +111,7 @@ class WrittenObjects:
 
     def _update(self, ident: _ObjectId, obj: RawObject | None, info: RequestInfo, task: TaskName) -> bool:
         """Record how a write left an object; return whether it changed the object."""
-        known = self._written.get(ident)
+        known = self._changes.get(ident)
         previous = known.after if known else self._before.get(ident)
         if info.subresource == _SCALE and obj is not None:
             obj = _scaled(previous, obj)
@@ -130,34 +120,17 @@ class WrittenObjects:
         is_same = previous is not None and obj is not None and resource_version_of(previous) == resource_version_of(obj)
         if is_same or (previous is None and obj is None):
             return False
-        gvk = GVK.of_object(obj) if obj else self._kinds.get(ident[:2], GVK(ident[0], info.version, ident[1]))
-        written = self._written.setdefault(ident, _Written(gvk, obj))
-        written.after = obj
-        written.tasks[task] = None
-        written.has_status |= info.subresource == _STATUS
+        if known is None:
+            gvk = GVK.of_object(obj) if obj else self._kinds.get(ident[:2], GVK(ident[0], info.version, ident[1]))
+            known = ObjectChange(gvk, ident[2], previous, obj, writes_status=ident[:2] in self._without_status)
+        tasks = tuple(dict.fromkeys((*known.tasks, task)))
+        writes_status = known.writes_status or info.subresource == _STATUS
+        self._changes[ident] = replace(known, after=obj, tasks=tasks, writes_status=writes_status)
         return True
 
     def changes(self) -> tuple[ObjectChange, ...]:
         """Return the changes of the objects, in the order in which they were written first."""
-        return tuple(
-            ObjectChange(
-                each.gvk,
-                ident[2],
-                self._before.get(ident),
-                each.after,
-                tuple(each.tasks),
-                writes_status=each.has_status or ident[:2] in self._without_status,
-            )
-            for ident, each in self._written.items()
-        )
-
-
-def _task_of(kept: KeptExchange, record: RunRecord) -> TaskName:
-    origin = kept.exchange.origin
-    task = record.tasks.get((origin.task, origin.host))
-    if task is None:
-        return TaskName("", is_hidden=origin.is_hidden)
-    return TaskName(task.name, task.path, origin.is_hidden or task.is_hidden)
+        return tuple(self._changes.values())
 
 
 def _scaled(previous: RawObject | None, scale: RawObject) -> RawObject | None:
