@@ -7,6 +7,9 @@ from typing import Final
 
 from rolecall.runner.record.timeline import FIRST_MILLISECONDS, TIME, seconds_of
 
+LEAST_TOLERANCE_SECONDS: Final = 10.0
+"""The tolerance for two runs without duration; a longer run needs as much more."""
+
 _DATE: Final = re.compile(r"(?<!\d)\d{4}-\d\d-\d\d(?![\dT])")
 _NEAR_SECONDS: Final = 400 * 86400.0
 """A number is interpreted as a POSIX time if it is not farther from the start than this."""

@@ -5,14 +5,14 @@ runs, and except for times, which are compared by their distance from the start.
 generated, is paired by its content.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.workbench.comparison.clocks import Clocks
-from rolecall.workbench.comparison.masks import SENSITIVE
+from rolecall.workbench.comparison.masks import MIN_SECRET_CHARACTERS, SENSITIVE
 from rolecall.workbench.comparison.variables import (
     Bindings,
     Path,
@@ -55,6 +55,12 @@ class EndObject:
     def is_secret(self) -> bool:
         """Whether it is a Secret."""
         return (self.gvk.group, self.gvk.kind) == (SECRET.group, SECRET.kind)
+
+    def secret_texts(self) -> Iterator[str]:
+        """Yield the values of a Secret that must not be displayed."""
+        for _, value in leaves(self.content.get("data") or {}, frozenset()) if self.is_secret else ():
+            if len(text := text_of(value)) >= MIN_SECRET_CHARACTERS:
+                yield text
 
     @property
     def title(self) -> str:

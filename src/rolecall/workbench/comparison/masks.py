@@ -12,7 +12,7 @@ from rolecall.workbench.comparison.objects import text_in_base64
 
 SENSITIVE: Final = "(sensitive)"
 
-_MIN_LENGTH: Final = 4
+MIN_SECRET_CHARACTERS: Final = 4
 """Hiding shorter values would hide half of a plan, and protect nothing."""
 
 
@@ -21,7 +21,7 @@ def sensitive_values(watch: Watch, records: Iterable[RunRecord], environment: Ma
     found = dict.fromkeys(secret_texts(watch, environment))
     for record in records:
         found |= dict.fromkeys(marked_texts(watch, record.obj))
-        found |= dict.fromkeys(text for text in _secrets_read_by(record) if len(text) >= _MIN_LENGTH)
+        found |= dict.fromkeys(text for text in _secrets_read_by(record) if len(text) >= MIN_SECRET_CHARACTERS)
     return tuple(found)
 
 

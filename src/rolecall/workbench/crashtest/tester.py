@@ -17,10 +17,9 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.warm.starter import starter_for
-from rolecall.workbench.comparison.clocks import Clocks
+from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks
 from rolecall.workbench.comparison.end_states import Baseline, Difference, EndState
 from rolecall.workbench.comparison.masks import redactor
-from rolecall.workbench.comparison.variables import leaves, text_of
 from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
 from rolecall.workbench.crashtest.object_under_test import (
     UNINTERRUPTED_LIMITS,
@@ -39,8 +38,6 @@ from rolecall.workbench.plan.sandbox_sources import LiveSource, RememberingSourc
 OnTrial = Callable[[Trial], None]
 _MIN_SECONDS: Final = 60.0
 _MIN_WAIT_SECONDS: Final = 15.0
-_LEAST_TOLERANCE_SECONDS: Final = 10.0
-_MIN_SECRET_CHARACTERS: Final = 4
 
 
 async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTrial) -> CrashTest:
@@ -91,7 +88,7 @@ class CrashTester:
         numbers = self._numbers(tested, first)
         await tested.reset()
         report(f"Running it again: it has {len(first.writes)} writes")
-        trials = _Trials(tested, first, await tested.uninterrupted(until_unchanged=first.is_unchanging))
+        trials = Trials(tested, first, await tested.uninterrupted(until_unchanged=first.is_unchanging))
         for number in numbers:
             report(f"Killing the operator after write {number} of {len(first.writes)}")
             on_trial(await trials.at(number, request.records))
@@ -142,7 +139,7 @@ class CrashTester:
 
 
 @dataclass(slots=True)
-class _Trials:
+class Trials:
     """The trials of an object, compared with two uninterrupted runs."""
 
     tested: ObjectUnderTest
@@ -211,11 +208,8 @@ class _Trials:
 
     def _hide(self, end: EndState) -> None:
         """Add the values of the Secrets in an end state to the secrets."""
-        for obj in end.values():
-            for path, value in leaves(obj.content, frozenset()) if obj.is_secret else ():
-                if path[0] == "data" and len(text := text_of(value)) >= _MIN_SECRET_CHARACTERS:
-                    self.tested.secrets[text] = None
+        self.tested.secrets |= dict.fromkeys(text for obj in end.values() for text in obj.secret_texts())
 
 
 def _clocks(one: Uninterrupted, two: Uninterrupted | Interrupted) -> Clocks:
-    return Clocks(one.started, two.started, _LEAST_TOLERANCE_SECONDS + max(one.seconds, two.seconds))
+    return Clocks(one.started, two.started, LEAST_TOLERANCE_SECONDS + max(one.seconds, two.seconds))

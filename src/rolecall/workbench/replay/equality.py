@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED
-from rolecall.workbench.comparison.clocks import Clocks
+from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks
 from rolecall.workbench.comparison.objects import text_in_base64
 from rolecall.workbench.replay.writes import RunWrites
 
-_LEAST_TOLERANCE_SECONDS: Final = 10.0
 _DURATION: Final = re.compile(r"(?P<unit>Seconds|Millis|Milliseconds)$")
 """The suffixes of the names of fields with durations."""
 
@@ -68,7 +67,7 @@ class Equality:
             _Names(each.uids, {name: prefix for name, prefix in each.names.items() if name not in shared})
             for each in (record, run)
         )
-        tolerance = _LEAST_TOLERANCE_SECONDS + max(record.seconds, run.seconds)
+        tolerance = LEAST_TOLERANCE_SECONDS + max(record.seconds, run.seconds)
         self._clocks = Clocks(record.started, run.started, tolerance)
         self._secrets: dict[str, str] = {}
         placeholders = sorted(record.placeholders, key=len, reverse=True)
