@@ -6,7 +6,7 @@ variable, in both runs. Another run equals these two if each variable has one va
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -111,12 +111,9 @@ class Bindings:
         match = re.fullmatch(pattern, text, re.DOTALL)
         if match is None:
             return ""
-        for number, value in zip(_numbers_in(template), match.groups(), strict=True):
+        numbers = (part for part in template if isinstance(part, int))
+        for number, value in zip(numbers, match.groups(), strict=True):
             known, where = self.values.setdefault(number, (value, place))
             if known != value:
                 return where
         return None
-
-
-def _numbers_in(template: Iterable[str | int]) -> Iterator[int]:
-    return (part for part in template if isinstance(part, int))

@@ -97,7 +97,6 @@ class ObjectUnderTest:
 
         Raises KubeError, PlanError, SourceError.
         """
-        client, gvk, key = self.context.client, self.target.watch.gvk, self.target.key
         if self.target.edited is not None:
             await self._apply(self.target.edited)
         await self._let_controllers_work()
@@ -107,11 +106,10 @@ class ObjectUnderTest:
             if settled.stopped_at:
                 raise PlanError(f"{self.title} doesn't settle in a plan: complete up to task {settled.stopped_at}")
             self._others = settled.objects
-        if edited is not None:
-            await self._apply(edited)
-        if deletes:
-            await client.delete(gvk, key)
-        if deletes or edited is not None:
+            if edited is not None:
+                await self._apply(edited)
+            if deletes:
+                await self.context.client.delete(self.target.watch.gvk, self.target.key)
             await self._keep()
 
     async def _let_controllers_work(self) -> None:
@@ -161,9 +159,8 @@ class ObjectUnderTest:
             if problem.is_unreadable:
                 raise PlanError(f"{self.title}: {problem.text}")
         if result.outcome is not Outcome.SETTLED:
-            raise PlanError(
-                f"the role of {self.title} {_failing(result)} even if nothing interrupts it: {result.message}"
-            )
+            fails = "fails" if result.outcome is Outcome.STUCK else "doesn't settle"
+            raise PlanError(f"the role of {self.title} {fails} even if nothing interrupts it: {result.message}")
         idle = len(log.writes), await end_state(self.context, log, self._others)
         stopped_at, is_unchanging = operator.reconciles.stopped_at, bool(until_unchanged)
         if until_unchanged is None and not stopped_at:
@@ -230,7 +227,3 @@ class ObjectUnderTest:
         for record in records:
             document = await recorder.document(self.target.watch, record)
             await run_in_thread(partial(files.write, record, document))
-
-
-def _failing(result: SettleResult) -> str:
-    return "fails" if result.outcome is Outcome.STUCK else "doesn't settle"

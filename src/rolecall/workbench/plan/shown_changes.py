@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from rolecall.kube.metadata import is_being_deleted, metadata_of, uid_of
+from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import decode
 from rolecall.runner.proxy.request_info import RequestInfo, parse
@@ -203,7 +203,9 @@ def _condition_without_times(condition: Any) -> Any:
 def _changed_object(change: ObjectChange, texts: ShownTexts, *, with_status: bool) -> ChangedObject | None:
     before = change.before and cleaned(change.before, with_status=with_status)
     after = change.after and cleaned(change.after, with_status=with_status)
-    old, new = _owner_uids(before or {}), _owner_uids(after or {})
+    old, new = (
+        {(each.kind, each.name): each.uid for each in owner_references_of(obj or {})} for obj in (before, after)
+    )
     if all(uid == new[owner] for owner, uid in old.items() if owner in new):  # the uids add nothing to the names
         before, after = before and _without_owner_uids(before), after and _without_owner_uids(after)
     if before == after:
@@ -226,16 +228,9 @@ def _changed_object(change: ObjectChange, texts: ShownTexts, *, with_status: boo
     return ChangedObject(action, change.gvk, texts.key(change.key), *shown, change.tasks)
 
 
-def _owner_uids(obj: RawObject) -> dict[tuple[Any, Any], Any]:
-    return {(each.get("kind"), each.get("name")): each.get("uid") for each in _owners(obj)}
-
-
-def _owners(obj: RawObject) -> list[dict[str, Any]]:
-    return [each for each in metadata_of(obj).get("ownerReferences") or () if isinstance(each, dict)]
-
-
 def _without_owner_uids(obj: RawObject) -> RawObject:
-    owners = [{key: value for key, value in each.items() if key != "uid"} for each in _owners(obj)]
+    found = (each for each in metadata_of(obj).get("ownerReferences") or () if isinstance(each, dict))
+    owners = [{key: value for key, value in each.items() if key != "uid"} for each in found]
     return obj | {"metadata": metadata_of(obj) | {"ownerReferences": owners}} if owners else obj
 
 
