@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from rolecall.runner.record.timeline import FIRST_MILLISECONDS, TIME, seconds_of
 
@@ -49,3 +49,8 @@ class Clocks:
 
     def _are_same_dates(self, first: str, second: str) -> bool:
         return first == second or (first == f"{self.first:%Y-%m-%d}" and second == f"{self.second:%Y-%m-%d}")
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a JSON value is a number, which may be a time."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
-from rolecall.workbench.comparison.clocks import Clocks
+from rolecall.workbench.comparison.clocks import Clocks, is_number
 from rolecall.workbench.comparison.masks import MIN_SECRET_CHARACTERS, SENSITIVE
 from rolecall.workbench.comparison.variables import (
     Bindings,
@@ -208,8 +208,7 @@ def _are_same(one: Any, two: Any, clocks: Clocks) -> bool:
         return True
     if isinstance(one, str) and isinstance(two, str):
         return clocks.are_same_texts(one, two)
-    are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, two))
-    return are_numbers and clocks.are_same_numbers(one, two)
+    return is_number(one) and is_number(two) and clocks.are_same_numbers(one, two)
 
 
 def _prefix(obj: EndObject) -> str:

@@ -15,7 +15,7 @@ STYLES: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
 class ExitCode(IntEnum):
-    """The exit code of ``rolecall plan`` and ``rolecall replay`` for one object; see ``worst_of``."""
+    """The exit code of plan, replay, and crashtest for one object; see ``worst_of``."""
 
     SAME = 0
     FAILED = 1

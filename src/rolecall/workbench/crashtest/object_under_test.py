@@ -167,8 +167,8 @@ class ObjectUnderTest:
             again = await operator.settle(until_unchanged=True, max_rounds=_MORE_ROUNDS)
             self._note(operator)
             is_unchanging = again.outcome is Outcome.SETTLED
-        if is_unchanging:
-            idle = len(log.writes), await end_state(self.context, log, self._others)
+            if is_unchanging:
+                idle = len(log.writes), await end_state(self.context, log, self._others)
         seconds = time.monotonic() - clock
         writes, objects = tuple(log.writes[: idle[0]]), tuple(dict.fromkeys((*self._others, *log.objects)))
         return Uninterrupted(writes, idle[1], objects, started, seconds, is_unchanging, stopped_at)

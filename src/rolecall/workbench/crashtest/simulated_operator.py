@@ -136,11 +136,7 @@ class SimulatedOperator:
     async def _reconcile(self, causes: tuple[Cause, ...]) -> Result | None:
         """Reconcile once; return None if the operator was killed."""
         task = asyncio.create_task(self.reconciles.reconcile(causes))
-
-        def stop() -> None:
-            task.cancel()
-
-        self.log.stop = stop
+        self.log.stop = task.cancel
         first = len(self.log.writes)
         try:
             result, _ = await task

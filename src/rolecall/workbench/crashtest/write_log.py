@@ -105,7 +105,7 @@ class WriteLog(OwnWrites):
     resource: ApiResource
     primary: RawObject
     crash_point: CrashPoint | None = None
-    stop: Callable[[], None] = lambda: None
+    stop: Callable[[], object] = lambda: None
     writes: list[Write] = field(default_factory=list)
     objects: dict[ObjectId, str] = field(default_factory=dict)
     """The version of each object as it was last written, empty if it was deleted."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED
-from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks
+from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks, is_number
 from rolecall.workbench.comparison.objects import text_in_base64
 from rolecall.workbench.replay.writes import RunWrites
 
@@ -82,12 +82,11 @@ class Equality:
         if isinstance(before, dict) and isinstance(after, dict):
             return self._unified_mapping(before, after, is_hidden=is_hidden)
         if isinstance(before, list) and isinstance(after, list):
-            rest = after[len(before) :]
             pairs = zip(before, after, strict=False)
-            return [*(self.unified(*pair, is_hidden=is_hidden) for pair in pairs), *rest]
+            return [*(self.unified(*pair, is_hidden=is_hidden) for pair in pairs), *after[len(before) :]]
         if isinstance(before, str) and isinstance(after, str):
             return before if self.are_same_texts(before, after, is_hidden=is_hidden) else after
-        if _is_number(before) and _is_number(after) and self._clocks.are_same_numbers(before, after):
+        if is_number(before) and is_number(after) and self._clocks.are_same_numbers(before, after):
             return before
         return after
 
@@ -164,7 +163,7 @@ class Equality:
         for key, value in after.items():
             known = before.get(key)
             found[key] = self._with_durations(known, value)
-            if (match := _DURATION.search(key)) and _is_number(known) and _is_number(value):
+            if (match := _DURATION.search(key)) and is_number(known) and is_number(value):
                 scale = 1.0 if match["unit"] == "Seconds" else 1000.0
                 is_near = abs(known - value) / scale <= self._clocks.tolerance_seconds
                 found[key] = known if is_near else value
@@ -216,7 +215,3 @@ def _values_at(placeholder: re.Pattern[str], before: str, after: str) -> list[tu
         end = match.end()
         found.append((match[0], after[match.start() : end]))
     return found if before[end:] == after[end:] else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
