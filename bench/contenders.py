@@ -21,7 +21,7 @@ from bench.observer import Observer, observing, turn_of
 from bench.operator_process import Operator, running
 from bench.readiness import RUN
 from bench.stage import PROJECT, Stage, until
-from bench.subjects import POD, SUBJECTS, Subject
+from bench.subjects import SUBJECTS, Subject
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -52,11 +52,6 @@ class Contender:
     def is_slow(self) -> bool:
         """Whether it starts a new interpreter for each play, so that it gets fewer objects."""
         return self.name in (COLD, PEER)
-
-    @property
-    def sings(self) -> bool:
-        """Whether it runs the role hikawa as it is: the peer does not know how to come back at a time."""
-        return self.name in (WARM, COLD)
 
 
 def contenders(peer: Path | None, peer_programs: Path | None = None) -> list[Contender]:
@@ -148,28 +143,23 @@ class Ring:
 
 
 @asynccontextmanager
-async def ring(stage: Stage, contender: Contender, namespace: str, project: Path | None = None) -> AsyncIterator[Ring]:
-    """Start a contender in a namespace that exists and stop it at the end of the block.
-
-    ``project`` is the directory with watches.yaml and roles, by default that of the comparison.
-    """
+async def ring(stage: Stage, contender: Contender, namespace: str) -> AsyncIterator[Ring]:
+    """Start a contender in a namespace that exists and stop it at the end of the block."""
     async with AsyncExitStack() as stack:
-        kinds = (POD, *(subject.gvk for subject in SUBJECTS))
+        kinds = [subject.gvk for subject in SUBJECTS]
         observers = {gvk: await stack.enter_async_context(observing(stage.client, gvk, namespace)) for gvk in kinds}
         environment = _environment(stage, contender, namespace)
         command = contender.command_for(namespace)
-        operator = await stack.enter_async_context(running(command, project or _project(stage), environment))
+        operator = await stack.enter_async_context(running(command, _project(stage), environment))
         yield Ring(contender, stage, namespace, operator, observers)
 
 
 @asynccontextmanager
-async def rings(
-    stage: Stage, section: str, chosen: Iterable[Contender], project: Path | None = None
-) -> AsyncIterator[list[Ring]]:
-    """Start several contenders, each in its own namespace, in a project as ``ring`` takes it."""
+async def rings(stage: Stage, section: str, chosen: Iterable[Contender]) -> AsyncIterator[list[Ring]]:
+    """Start several contenders, each in its own namespace."""
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(ring(stage, each, await stage.namespace(f"{section}-{each.name}"), project))
+            await stack.enter_async_context(ring(stage, each, await stage.namespace(f"{section}-{each.name}")))
             for each in chosen
         ]
 
@@ -181,7 +171,7 @@ def _project(stage: Stage) -> Path:
         roles = directory / "roles"
         directory.mkdir()
         shutil.copy(CONTENT / "watches.yaml", directory)
-        for role in (CONTENT / "roles" / "widget", PROJECT / "roles" / "podscaler", PROJECT / "roles" / "hikawa"):
+        for role in (CONTENT / "roles" / "widget", PROJECT / "roles" / "podscaler"):
             shutil.copytree(role, roles / role.name, ignore=shutil.ignore_patterns("__pycache__"))
     return directory
 

@@ -14,10 +14,8 @@ from pathlib import Path
 
 from bench.operator_process import Operator, running
 from bench.stage import PROJECT, Stage, until
-from bench.widgets import side_by_side
 
-from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.context import RECONCILE_REQUESTED_AT_ANNOTATION
+from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 
 PROGRAM = (sys.executable, "-m", "rolecall")
@@ -58,26 +56,7 @@ class Fleet:
             kinds = {GVK.of_object(obj) for obj in self.objects if obj["apiVersion"] != _APPS}
             return all([await self._are_done(gvk) for gvk in kinds])
 
-        await until(is_done, self._timeout_seconds, "all objects are reconciled")
-
-    async def reconcile_all(self, operator: Operator, when: str) -> None:
-        """Request a run of each object by its annotation and wait until each has had one. Raises TimeoutError."""
-        before = runs_in(operator)
-        await side_by_side(lambda obj: self._ask(obj, when), self.objects)
-
-        async def is_done() -> bool:
-            await asyncio.sleep(_LOOK_SECONDS)
-            return runs_in(operator) - before >= len(self.objects)
-
-        await until(is_done, self._timeout_seconds, "each object has had another run")
-
-    @property
-    def _timeout_seconds(self) -> float:
-        return _DONE_SECONDS + _PER_OBJECT_SECONDS * len(self.objects)
-
-    async def _ask(self, obj: RawObject, when: str) -> None:
-        change = {"metadata": {"annotations": {RECONCILE_REQUESTED_AT_ANNOTATION: when}}}
-        await self.stage.client.patch(GVK.of_object(obj), ObjectKey.of_object(obj), change)
+        await until(is_done, _DONE_SECONDS + _PER_OBJECT_SECONDS * len(self.objects), "all objects are reconciled")
 
     async def _are_done(self, gvk: GVK) -> bool:
         lists = [self.stage.client.list_pages(gvk, namespace) for namespace in self.namespaces]
@@ -98,11 +77,6 @@ async def fleet(stage: Stage, name: str, count: int, most_in_namespace: int = 20
     made = [make(number) for number in range(count // len(makers)) for make in makers]
     objects = [_placed(obj, namespaces[number // most_in_namespace]) for number, obj in enumerate(made)]
     return Fleet(stage, directory, namespaces, objects)
-
-
-def runs_in(operator: Operator) -> int:
-    """Return how many runs have succeeded so far."""
-    return len(operator.messages("Reconcile succeeded"))
 
 
 def _is_done(obj: RawObject) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from bench import process_tree
-from bench.comparison import AT_A_TIME, PODS_EACH, Effort
+from bench.comparison import PODS_EACH, Effort
 from bench.contenders import WORKERS, Contender, Ring, ring
 from bench.measures import Collection, Measure, at_most
 from bench.observer import turn_of
@@ -20,7 +20,7 @@ from bench.subjects import SUBJECTS, Subject
 from rolecall.kube.references import ObjectKey
 
 _PAUSE_SECONDS = 0.02
-_SLOW_OBJECTS = 4
+_OBJECTS, _SLOW_OBJECTS = 12, 4
 _FIRST_SECONDS = 60.0
 _PLAIN = SUBJECTS[1]
 
@@ -30,7 +30,7 @@ async def measure_memory(stage: Stage, chosen: Sequence[Contender], _effort: Eff
     idle, added = Collection(), {subject.title: Collection() for subject in SUBJECTS}
     for each in chosen:
         async with ring(stage, each, await stage.namespace(f"memory-{each.name}")) as alone:
-            keys = alone.keys("memory", _SLOW_OBJECTS if each.is_slow else AT_A_TIME)
+            keys = alone.keys("memory", _SLOW_OBJECTS if each.is_slow else _OBJECTS)
             for subject in SUBJECTS:
                 await alone.create_content(subject, keys, PODS_EACH)
             base = _memory_mib(alone)

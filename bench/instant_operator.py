@@ -2,30 +2,23 @@
 
 Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line on
 standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working directory
-and is told of cluster and namespaces by the environment, as ``rolecall run`` is. With ``--one-priority`` no request
-goes before another that came earlier, for comparison.
+and gets cluster and namespaces from the environment, like ``rolecall run``.
 """
 
 import asyncio
 import os
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from unittest import mock
 
 from rolecall.runner.config.settings import Settings, watch_namespaces
 from rolecall.runner.config.watches import load_watches
-from rolecall.runner.controller.work_queue import Priority, PriorityOrder
 from rolecall.runner.operator import run_operator
 from rolecall.runner.runs.events import Counts, RunSummary
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.system import logs
 
 STANDARD_OUTPUT = 1
-ONE_PRIORITY = "--one-priority"
 
 
 class InstantRunner:
@@ -37,24 +30,11 @@ class InstantRunner:
         return RunSummary("successful", 0, counts=Counts(ok=1), completion=datetime.now(UTC).isoformat())
 
 
-@contextmanager
-def first_in_first_out() -> Iterator[None]:
-    """Give all requests the same priority."""
-    put = PriorityOrder.put
-
-    def put_without_priority(order: PriorityOrder[str], item: str, _priority: Priority) -> None:
-        put(order, item, Priority.HIGH)
-
-    with mock.patch.object(PriorityOrder, "put", put_without_priority):
-        yield
-
-
 def main() -> None:
     """Run until a signal stops it."""
     logs.configure(logs.LogSettings(encoder="json"))
     watches = load_watches(Path("watches.yaml"), os.environ)
-    with first_in_first_out() if ONE_PRIORITY in sys.argv else nullcontext():
-        asyncio.run(run_operator(Settings(namespaces=watch_namespaces(os.environ)), watches, InstantRunner()))
+    asyncio.run(run_operator(Settings(namespaces=watch_namespaces(os.environ)), watches, InstantRunner()))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ whether or not the operator writes ``observedGeneration``, which the Go runner d
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,23 +46,17 @@ class Observer:
 
     def __init__(self) -> None:
         self.finishes = Finishes()
-        self.arrivals: list[float] = []
-        """When each new object was seen first."""
         self._changed = asyncio.Condition()
 
     async def finished(self, turns: Iterable[Turn], within_seconds: float) -> float:
         """Wait until all these are finished and return when the last one was. Raises TimeoutError."""
         wanted = set(turns)
-        await self.wait(lambda: wanted <= self.finishes.at.keys(), within_seconds)
-        return max(self.finishes.at[turn] for turn in wanted)
-
-    async def wait(self, holds: Callable[[], object], within_seconds: float) -> None:
-        """Wait until something holds for what was seen. Raises TimeoutError."""
         try:
             async with asyncio.timeout(within_seconds), self._changed:
-                await self._changed.wait_for(holds)
+                await self._changed.wait_for(lambda: wanted <= self.finishes.at.keys())
         except TimeoutError:
             raise TimeoutError(f"not seen within {within_seconds:g} s") from None
+        return max(self.finishes.at[turn] for turn in wanted)
 
     async def follow(self, events: AsyncIterator[tuple[str, RawObject]]) -> None:
         """Take the events of a watch."""
@@ -70,8 +64,6 @@ class Observer:
             now = time.monotonic()
             if kind in ("ADDED", "MODIFIED"):
                 async with self._changed:
-                    if kind == "ADDED":
-                        self.arrivals.append(now)
                     self.finishes.note(obj, now)
                     self._changed.notify_all()
 

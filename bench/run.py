@@ -1,9 +1,9 @@
 """The benchmark: ``make bench``, or ``python bench/run.py --quick`` for two minutes instead of ten.
 
 It starts its own control plane, measures one subject after the other (how fast the operator is ready, what idle
-objects cost, how soon a change reaches a play, what a real play takes) and prints a report as Markdown to standard
-output; progress goes to standard error. A missed goal is reported, but isn't a failure: the exit code is 0 whenever
-everything could be measured. The README next to it explains the numbers.
+objects cost, how soon a change reaches a play, how rolecall compares with others) and prints a report as Markdown to
+standard output; progress goes to standard error. A missed goal is reported, but isn't a failure: the exit code is 0
+whenever everything could be measured. The README next to it explains the numbers.
 """
 
 import sys

@@ -15,33 +15,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import (
-    comparison,
-    discovery,
-    footprint,
-    initial_reconcile,
-    loop_delay,
-    ordinary,
-    plans,
-    plays,
-    population,
-    read_edits,
-    readiness,
-    reads,
-    real_initial_reconcile,
-    records,
-    replicas,
-    soak,
-    song,
-    starvation,
-    traces,
-)
+from bench import comparison, footprint, plans, population, readiness, starvation
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.machine import describe_machine, load_average
 from bench.measures import Measure, table
 from bench.report import Row, head, markdown
-from bench.soak import SoakEffort
 from bench.stage import PROJECT, Stage, progress, until
 from bench.subjects import POD_SCALER, with_revision
 from bench.widgets import DEFINITION
@@ -65,9 +44,6 @@ class Plan:
     sections: Sequence[str]
     populations: tuple[int, ...]
     effort: Effort
-    soak: SoakEffort
-    record_turns: int
-    edit_seconds: float
     contenders: Sequence[Contender]
 
 
@@ -77,50 +53,20 @@ Compared = Callable[[Stage, Sequence[Contender], Effort], Awaitable[list[Measure
 ALONE: Mapping[str, Alone] = {
     "ready": lambda stage, _: readiness.measure(stage),
     "population": lambda stage, plan: population.measure(stage, plan.populations),
-    "plays": lambda stage, _: plays.measure(stage),
-    "delay": lambda stage, _: loop_delay.measure(stage),
-    "soak": lambda stage, plan: soak.measure(stage, plan.soak),
-    "records": lambda stage, plan: records.measure(stage, plan.record_turns),
-    "traces": lambda stage, plan: traces.measure(stage, traces.QUICK_TURNS if plan.effort == QUICK else traces.TURNS),
-    "initial-reconcile": lambda stage, plan: initial_reconcile.measure(stage, is_quick=plan.effort == QUICK),
-    "real-initial-reconcile": lambda stage, plan: real_initial_reconcile.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
     "crashtest": lambda stage, plan: plans.measure_crash_test(stage, is_quick=plan.effort == QUICK),
-    "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
-    "discovery": lambda stage, plan: discovery.measure(stage, is_quick=plan.effort == QUICK),
-    "replicas": lambda stage, plan: replicas.measure(stage, is_quick=plan.effort == QUICK),
-    "read-edits": lambda stage, plan: read_edits.measure(stage, plan.edit_seconds),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,
-    "twelve": comparison.measure_twelve,
     "many": comparison.measure_many,
-    "replacement": comparison.measure_replacement,
-    "song": song.measure_song,
     "memory": footprint.measure_memory,
     "start": footprint.measure_start,
     "starved": lambda stage, chosen, effort: starvation.measure_starved(
         stage, chosen, 1 if effort == QUICK else starvation.REPEATS
     ),
-    "ordinary": lambda stage, chosen, effort: ordinary.measure_ordinary(
-        stage, chosen, effort.rounds, 1 + effort.slow_repeats
-    ),
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset(
-    {
-        "crashtest",
-        "discovery",
-        "initial-reconcile",
-        "ordinary",
-        "read-edits",
-        "real-initial-reconcile",
-        "replicas",
-        "soak",
-        "starved",
-        "traces",
-    }
-)
+ON_DEMAND = frozenset({"crashtest", "starved"})
 """Sections that take long, measured only on request."""
 
 
@@ -135,9 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.only or [name for name in SECTIONS if name not in ON_DEMAND],
         QUICK_POPULATIONS if options.quick else POPULATIONS,
         QUICK if options.quick else Effort(),
-        soak.QUICK if options.quick else SoakEffort(options.soak_objects, options.soak_rounds),
-        records.QUICK_TURNS if options.quick else records.TURNS,
-        60.0 * options.edit_minutes,
         _chosen(options),
     )
     try:
@@ -160,27 +103,6 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour"
     )
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure only this section; may be repeated")
-    parser.add_argument(
-        "--edit-minutes",
-        type=float,
-        default=read_edits.MINUTES,
-        metavar="N",
-        help="duration of the section read-edits (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--soak-objects",
-        type=int,
-        default=SoakEffort().objects,
-        metavar="N",
-        help="number of objects of the section soak (default: %(default)d)",
-    )
-    parser.add_argument(
-        "--soak-rounds",
-        type=int,
-        default=SoakEffort().rounds,
-        metavar="N",
-        help="rounds of the section soak, at least 3 (default: %(default)d)",
-    )
     parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
     parser.add_argument(
         "--peer-programs",

@@ -6,15 +6,12 @@ from this process, so that creating ten thousand takes seconds.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome
-from rolecall.runner.runs.events import Counts
 
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
 AT_ONCE = 16
@@ -68,18 +65,6 @@ def keys(namespace: str, count: int) -> list[ObjectKey]:
 async def create(client: Client, where: Iterable[ObjectKey]) -> None:
     """Create a Widget at each of these places."""
     await side_by_side(lambda key: client.create(_widget(key)), where)
-
-
-async def report(client: Client, where: Iterable[ObjectKey], status: RawObject) -> None:
-    """Give the Widget at each of these places a status."""
-    await side_by_side(lambda key: client.patch(WIDGET, key, {"status": status}, "status"), where)
-
-
-def success() -> RawObject:
-    """Return the status of a success that no later one of the same kind replaces."""
-    outcome = ReconcileOutcome(counts=Counts(ok=1), completion="2999-01-01T00:00:00+00:00")
-    stamp = ConditionContext(datetime.now(UTC), 1)
-    return Readiness(is_on=True).after_run({}, outcome, stamp)
 
 
 async def change(client: Client, key: ObjectKey, revision: int) -> None:
