@@ -8,9 +8,10 @@ standard output, progress to standard error. ``bench/README.md`` describes how t
 """
 
 import argparse
+import asyncio
+import copy
 import itertools
 import os
-import queue
 import re
 import signal
 import statistics
@@ -19,11 +20,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Thread
-from typing import Any, Final
+from typing import Final
 
 import yaml
 from bench import process_tree
@@ -31,22 +31,25 @@ from bench.field_objects import Comparison, Kubectl, Objects, compare, written
 from bench.field_projects import NAMESPACE, Case, Project, ProjectError, read_cases
 from bench.report import number
 from bench.stage import progress
-from kubernetes.client.exceptions import ApiException
-from kubernetes.config import new_client_from_config
-from kubernetes.dynamic import DynamicClient
 
-from rolecall.kube.references import RawObject
+from rolecall.kube.client import Client
+from rolecall.kube.errors import KubeError
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import GVK, RawObject
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 
-_READY_SECONDS, _STOP_SECONDS, _QUIET_SECONDS = 120.0, 60.0, 300.0
-_POLL_SECONDS, _MEMORY_EVERY = 0.1, 5
-_QUIET_SHARE, _QUIET_FOR_SECONDS = 0.03, 3.0
+Process = subprocess.Popen[bytes]
+_READY_SECONDS, _STOP_SECONDS = 120.0, 60.0
+_POLL_SECONDS, _MEMORY_SECONDS = 0.1, 0.5
+_QUIET_SHARE, _QUIET_SECONDS, _MAX_QUIET_SECONDS = 0.03, 3, 300
 _READY: Final = re.compile(r"[Ss]tarting workers|Workers started")
 _TASK: Final = re.compile(r"TASK \[([^\]\n]+)\]((?:(?!TASK \[).)*)", re.DOTALL)
 _FLAGS: Final = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false")
 _SHOWN_CHARACTERS: Final = 160
 _SUCCESSFUL: Final = "Successful"
 """Also the reason of the condition Running after a run, with the Go runner and with rolecall under its name."""
+_FIGURES: Final = {"seconds": "seconds", "CPU seconds": "cpu_seconds", "peak MiB": "memory_mib"}
+"""The columns with figures, and where a result has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +62,13 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How each run is made."""
-
-    timeout_seconds: float
-    home: Path | None
-    keep: Path | None
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """One run of one project."""
 
     outcome: str
-    seconds: float
-    cpu_seconds: float
-    memory_mib: float
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_mib: float = 0.0
     objects: Objects = field(default_factory=dict)
 
 
@@ -83,9 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the control plane is stopped then too
     try:
-        projects = [case.discover() for case in _cases(options)]
-        runners = _runners(options)
-        report = _report(projects, runners, options)
+        report = _report([case.discover() for case in _cases(options)], _runners(options), options)
     except (ProjectError, OSError) as error:
         progress(f"The comparison can't be made: {error}")
         return 1
@@ -106,31 +98,16 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("projects", nargs="+", metavar="PROJECT=OBJECT|PROJECTS.yaml", help="a directory and a file with one object")
     beside = str(Path(sys.executable).with_name("ansible-operator"))
-    add(
-        "--operator",
-        type=_program,
-        default=beside,
-        metavar="PATH",
-        help="the ansible-operator of rolecall (%(default)s)",
-    )
+    add("--operator", type=_program, default=beside, metavar="PATH", help="rolecall's ansible-operator (%(default)s)")
     add("--peer", type=_program, metavar="PATH", help="an ansible-operator to compare with")
-    add(
-        "--peer-programs", type=Path, metavar="DIR", help="where the peer finds ansible-runner (default: its directory)"
-    )
+    add("--peer-programs", type=Path, metavar="DIR", help="where the peer finds ansible-runner (its directory)")
     add("--rounds", type=int, default=1, metavar="N", help="runs of each project; the report has medians (%(default)d)")
     add("--timeout", type=float, default=900.0, metavar="SECONDS", help="the longest wait for an outcome (%(default)g)")
-    add(
-        "--home",
-        type=Path,
-        metavar="PATH",
-        help="the home directory that runs see, such as /opt/ansible; must not exist",
-    )
+    add("--home", type=Path, metavar="PATH", help="home directory that runs see, as /opt/ansible; must not exist")
     add("--keep", type=Path, metavar="DIR", help="keep logs and written objects in this directory")
     add("--collections", type=Path, metavar="DIR", help="directory with ansible_collections, as ~/.ansible/collections")
     add("--manifests", type=Path, action="append", default=[], metavar="FILE", help="apply before; repeatable")
-    add(
-        "--env-file", type=Path, metavar="FILE", help="lines NAME=VALUE, in addition to those of the manager's manifest"
-    )
+    add("--env-file", type=Path, metavar="FILE", help="lines NAME=VALUE, added to those of the manager's manifest")
     add("--watches-file", default="", metavar="NAME", help="instead of the watches file of the manager's manifest")
     add("--argument", action="append", default=[], metavar="ARG", help="pass to 'run' of both runners; repeatable")
     return parser
@@ -146,19 +123,10 @@ def _program(text: str) -> Path:
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
     lines = options.env_file.read_text().splitlines() if options.env_file else []
     variables = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    given = options.watches_file, options.collections, tuple(options.manifests), variables, tuple(options.argument)
     for each in options.projects:
         directory, is_pair, sample = each.partition("=")
-        if is_pair:
-            common = (
-                options.watches_file,
-                options.collections,
-                tuple(options.manifests),
-                variables,
-                tuple(options.argument),
-            )
-            yield Case(Path(directory), Path(sample), "", *common)
-        else:
-            yield from read_cases(Path(each))
+        yield from [Case(Path(directory), Path(sample), "", *given)] if is_pair else read_cases(Path(each))
 
 
 def _runners(options: argparse.Namespace) -> list[Runner]:
@@ -170,76 +138,62 @@ def _runners(options: argparse.Namespace) -> list[Runner]:
 
 def _report(projects: Sequence[Project], runners: Sequence[Runner], options: argparse.Namespace) -> str:
     """Run everything, alternating between the runners, and return the table and the differences."""
-    how = Options(options.timeout, options.home, options.keep)
-    rows, details = [], []
+    names = [runner.name for runner in runners]
+    head = ["project", *(f"outcome, {name}" for name in names)]
+    for figure in _FIGURES:
+        head += [*(f"{figure}, {name}" for name in names), *(["ratio"] if len(names) > 1 else [])]
+    rows, details = [[*head, "objects"], ["---"] * (len(head) + 1)], ""
     for project in projects:
-        results: dict[str, list[Result]] = {runner.name: [] for runner in runners}
-        for number_of_round in range(options.rounds):
-            for runner in runners:
-                progress(f"{project.name}: {runner.name}, round {number_of_round + 1} of {options.rounds}")
-                result = _run_or_report(project, runner, how)
-                progress(f"{project.name}: {runner.name}: {result.outcome} after {result.seconds:.1f} s")
-                results[runner.name].append(result)
+        results: dict[str, list[Result]] = {name: [] for name in names}
+        for turn, runner in itertools.product(range(options.rounds), runners):
+            progress(f"{project.name}: {runner.name}, round {turn + 1} of {options.rounds}")
+            result = _run_or_report(project, runner, options)
+            progress(f"{project.name}: {runner.name}: {result.outcome} after {result.seconds:.1f} s")
+            results[runner.name].append(result)
         last = [each[-1].objects for each in results.values()]
         comparison = compare(*last) if len(last) > 1 and all(last) else None
         rows.append(_row(project, list(results.values()), comparison))
-        details.append(_details(project, comparison))
-    names = [runner.name for runner in runners]
-    head = ["project", *(f"outcome, {name}" for name in names)]
-    for what in ("seconds", "CPU seconds", "peak MiB"):
-        head += [*(f"{what}, {name}" for name in names), *(["ratio"] if len(names) > 1 else [])]
-    lines = [head, ["---"] * (len(head) + 1), *rows]
-    head.append("objects")
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n" + "".join(details)
+        lines = [*comparison.differences, *(f"(random) {each}" for each in comparison.random)] if comparison else []
+        details += f"\n{project.name}:\n\n" + "".join(f"- {line}\n" for line in lines) if lines else ""
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n" + details
 
 
 def _row(project: Project, results: Sequence[Sequence[Result]], comparison: Comparison | None) -> list[str]:
-    row = [project.name]
-    row += [", then ".join(dict.fromkeys(each.outcome for each in of_runner)) for of_runner in results]
-    for name in ("seconds", "cpu_seconds", "memory_mib"):
-        medians = [statistics.median(getattr(each, name) for each in of_runner) for of_runner in results]
+    row = [project.name, *(", then ".join(dict.fromkeys(each.outcome for each in runs)) for runs in results)]
+    for name in _FIGURES.values():
+        medians = [statistics.median(getattr(each, name) for each in runs) for runs in results]
         row += [number(each) for each in medians]
         if len(medians) > 1:
             row.append(number(medians[1] / medians[0]) if medians[0] else "")
-    if comparison is None:
-        return [*row, "not compared" if len(results) > 1 else f"{len(results[0][-1].objects)} written"]
-    random = f", {len(comparison.random)} random values" if comparison.random else ""
-    differing = f", {len(comparison.differences)} differences" if comparison.differences else ""
-    return [*row, f"{comparison.equal} equal{differing}{random}"]
+    if comparison:
+        return [*row, str(comparison)]
+    return [*row, "not compared" if len(results) > 1 else f"{len(results[0][-1].objects)} written"]
 
 
-def _details(project: Project, comparison: Comparison | None) -> str:
-    if comparison is None or not (comparison.differences or comparison.random):
-        return ""
-    lines = [*comparison.differences, *(f"(random) {each}" for each in comparison.random)]
-    return f"\n{project.name}:\n\n" + "".join(f"- {line}\n" for line in lines)
-
-
-def _run_or_report(project: Project, runner: Runner, options: Options) -> Result:
-    """Return the result of a run; what prevents one is its outcome, so that the other projects are still run."""
+def _run_or_report(project: Project, runner: Runner, options: argparse.Namespace) -> Result:
+    """Return the result of a run; the reason for a run that isn't possible is its outcome, and the others go on."""
     try:
         return _run(project, runner, options)
-    except (ControlPlaneError, RuntimeError, OSError, ApiException) as error:
-        reason = str(error.body if isinstance(error, ApiException) else error)
-        progress(f"{project.name}: {runner.name} can't run it: {reason}")
-        return Result(f"not run: {_in_a_cell(reason)}", 0.0, 0.0, 0.0)
+    except (ControlPlaneError, KubeError, RuntimeError, OSError) as error:
+        progress(f"{project.name}: {runner.name} can't run it: {error}")
+        return Result(f"not run: {_in_a_cell(str(error))}")
 
 
-def _run(project: Project, runner: Runner, options: Options) -> Result:
-    """Reconcile a project's object on a new control plane. Raise ControlPlaneError or RuntimeError."""
-    with (
-        tempfile.TemporaryDirectory(prefix="field-") as directory,
-        ControlPlane(f"field-{os.getpid()}", state_directory=Path(directory) / "state") as plane,
-    ):
+def _run(project: Project, runner: Runner, options: argparse.Namespace) -> Result:
+    """Reconcile a project's object on a new control plane. Raise ControlPlaneError, KubeError, or RuntimeError."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="field-")))
+        plane = stack.enter_context(ControlPlane(f"field-{os.getpid()}", state_directory=directory / "state"))
         kubectl = Kubectl(plane.program_directory / "kubectl", plane.kubeconfig)
         _prepare(kubectl, project)
         before = kubectl.snapshot()
-        staged = Path(directory) / "home"
-        project.stage(staged)
-        with _home(staged, options.home) as home, _operator(project, runner, home, plane.kubeconfig) as operator:
-            log = Path(f"{home.resolve()}.log")
-            _wait_until_ready(operator, log)
-            result = _reconcile(project, operator, plane.kubeconfig, options.timeout_seconds)
+        home, log = directory / "home", directory / "log"
+        project.stage(home)
+        if options.home:  # the path that the project's roles expect
+            options.home.symlink_to(home)
+            stack.callback(options.home.unlink)
+        with _operator(project, runner, options.home or home, plane.kubeconfig, log) as operator:
+            result = asyncio.run(_reconcile(project.sample, operator, plane.kubeconfig, options.timeout))
             _wait_until_quiet(operator.pid)
             objects = written(before, kubectl.snapshot())
         text = log.read_text(errors="replace")
@@ -262,7 +216,7 @@ def _prepare(kubectl: Kubectl, project: Project) -> None:
     kubectl.run("create", "namespace", NAMESPACE)
     if project.definitions:
         kubectl.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump_all(project.definitions))
-    for path in project.manifests:
+    for path in project.case.manifests:
         kubectl.run("apply", "--server-side", f"--namespace={NAMESPACE}", f"--filename={path}")
     deadline = time.monotonic() + _READY_SECONDS
     while True:
@@ -276,21 +230,8 @@ def _prepare(kubectl: Kubectl, project: Project) -> None:
 
 
 @contextmanager
-def _home(staged: Path, path: Path | None) -> Iterator[Path]:
-    """Provide a project's home directory under the path that its runs expect."""
-    if path is None:
-        yield staged
-        return
-    path.symlink_to(staged)
-    try:
-        yield path
-    finally:
-        path.unlink()
-
-
-@contextmanager
-def _operator(project: Project, runner: Runner, home: Path, kubeconfig: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run an operator in a home directory with the project's variables only; its log is the directory's name + .log."""
+def _operator(project: Project, runner: Runner, home: Path, kubeconfig: Path, log: Path) -> Iterator[Process]:
+    """Run an operator in a home directory with the project's variables only; it is ready. Raise RuntimeError."""
     environment = {
         **{name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ},
         "PATH": f"{runner.programs}:{runner.program.parent}:{os.environ['PATH']}",
@@ -298,66 +239,46 @@ def _operator(project: Project, runner: Runner, home: Path, kubeconfig: Path) ->
         "KUBECONFIG": str(kubeconfig),
         **project.variables,
     }
-    command = [str(runner.program), "run", *project.arguments, *_FLAGS]
-    with Path(f"{home.resolve()}.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-        )
+    command, none = [str(runner.program), "run", *project.arguments, *_FLAGS], subprocess.DEVNULL
+    with log.open("wb") as output:
+        operator = Process(command, cwd=home, env=environment, stdin=none, stdout=output, stderr=subprocess.STDOUT)
     try:
-        yield process
+        deadline = time.monotonic() + _READY_SECONDS
+        while not _READY.search(text := log.read_text(errors="replace")):
+            if operator.poll() is not None or time.monotonic() > deadline:
+                state = "is not ready" if operator.returncode is None else f"exited with {operator.returncode}"
+                raise RuntimeError(f"{command} {state}; the end of its log:\n{text[-2000:]}")
+            time.sleep(_POLL_SECONDS)
+        yield operator
     finally:
-        process_tree.end(process, _STOP_SECONDS)
+        process_tree.end(operator, _STOP_SECONDS)
 
 
-def _wait_until_ready(operator: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + _READY_SECONDS
-    while not _READY.search(text := log.read_text(errors="replace")):
-        if operator.poll() is not None or time.monotonic() > deadline:
-            state = "is not ready" if operator.returncode is None else f"exited with {operator.returncode}"
-            raise RuntimeError(f"{operator.args!r} {state}; the end of its log:\n{text[-2000:]}")
-        time.sleep(_POLL_SECONDS)
+async def _reconcile(sample: RawObject, operator: Process, kubeconfig: Path, timeout_seconds: float) -> Result:
+    """Create an object and return the outcome of its first run, without the written objects."""
+    pid, memory, obj = operator.pid, 0.0, copy.deepcopy(sample)
+    async with await Client.connect(str(kubeconfig)) as client:
+        if (await client.resource(GVK.of_object(obj))).namespaced:
+            obj["metadata"]["namespace"] = NAMESPACE
+        cpu_seconds, started = process_tree.cpu_seconds(pid), time.monotonic()
+        watching = asyncio.create_task(_first_outcome(client, await client.create(obj), timeout_seconds))
+        while not watching.done() and operator.poll() is None:
+            memory = max(memory, await asyncio.to_thread(process_tree.memory_mib, pid))
+            await asyncio.wait([watching], timeout=_MEMORY_SECONDS)
+        exited = (f"the runner exited with {operator.returncode}", time.monotonic())
+        outcome, seen_at = exited if operator.poll() is not None else await watching
+        watching.cancel()
+    return Result(outcome, seen_at - started, process_tree.cpu_seconds(pid) - cpu_seconds, memory)
 
 
-def _reconcile(
-    project: Project, operator: "subprocess.Popen[bytes]", kubeconfig: Path, timeout_seconds: float
-) -> Result:
-    """Create the project's object and return the outcome of its first run, without the objects."""
-    sample, pid = project.sample, operator.pid
-    client = DynamicClient(new_client_from_config(str(kubeconfig)))
-    resource = client.resources.get(api_version=sample["apiVersion"], kind=sample["kind"])
-    place = {"namespace": NAMESPACE} if resource.namespaced else {}
-    cpu_seconds, memory, outcome = process_tree.cpu_seconds(pid), 0.0, ""
-    started = time.monotonic()
-    deadline = started + timeout_seconds
-    metadata = resource.create(body=sample, **place).metadata
-    seen: queue.SimpleQueue[tuple[float, str]] = queue.SimpleQueue()
-    start = {**place, "name": metadata.name, "resource_version": metadata.resourceVersion}
-    Thread(target=_watch_outcome, args=(resource, start, timeout_seconds, seen), daemon=True).start()
-    seen_at = 0.0
-    for count in itertools.count():
-        outcome = ""
-        with suppress(queue.Empty):
-            seen_at, outcome = seen.get(timeout=_POLL_SECONDS)
-        if operator.poll() is not None:
-            outcome = f"the runner exited with {operator.returncode}"
-        elif not outcome and time.monotonic() > deadline:
-            outcome = f"no outcome within {timeout_seconds:g} s"
-        if outcome:
-            break
-        if count % _MEMORY_EVERY == 0:
-            memory = max(memory, process_tree.memory_mib(pid))
-    seconds = (seen_at or time.monotonic()) - started
-    return Result(outcome, seconds, process_tree.cpu_seconds(pid) - cpu_seconds, memory)
-
-
-def _watch_outcome(
-    resource: Any, start: dict[str, str], timeout_seconds: float, seen: "queue.SimpleQueue[tuple[float, str]]"
-) -> None:
-    """Put the first outcome and its time: a watch sees it even if the next run overwrites it immediately."""
-    for event in resource.watch(**start, timeout=int(timeout_seconds) + 1):
-        if outcome := _outcome(event["raw_object"]):
-            seen.put((time.monotonic(), outcome))
-            return
+async def _first_outcome(client: Client, created: RawObject, timeout_seconds: float) -> tuple[str, float]:
+    """Return the first outcome and its time: a watch sees it even if the next run overwrites it immediately."""
+    metadata = metadata_of(created)
+    place = GVK.of_object(created), metadata.get("namespace"), metadata["resourceVersion"]
+    async for _, obj in client.watch(*place, timeout_seconds):
+        if metadata_of(obj).get("name") == metadata["name"] and (outcome := _outcome(obj)):
+            return outcome, time.monotonic()
+    return f"no outcome within {timeout_seconds:g} s", time.monotonic()
 
 
 def _outcome(obj: RawObject) -> str:
@@ -374,14 +295,13 @@ def _in_a_cell(text: str) -> str:
 
 def _wait_until_quiet(pid: int) -> None:
     """Return when the tree has used almost no CPU time for some seconds: later runs write objects too."""
-    deadline = time.monotonic() + _QUIET_SECONDS
-    quiet_since, before = time.monotonic(), process_tree.cpu_seconds(pid)
-    while time.monotonic() < min(deadline, quiet_since + _QUIET_FOR_SECONDS):
+    used, quiet_seconds = process_tree.cpu_seconds(pid), 0
+    for _ in range(_MAX_QUIET_SECONDS):
         time.sleep(1.0)
-        now = process_tree.cpu_seconds(pid)
-        if now - before > _QUIET_SHARE:
-            quiet_since = time.monotonic()
-        before = now
+        before, used = used, process_tree.cpu_seconds(pid)
+        quiet_seconds = quiet_seconds + 1 if used - before <= _QUIET_SHARE else 0
+        if quiet_seconds == _QUIET_SECONDS:
+            return
 
 
 if __name__ == "__main__":

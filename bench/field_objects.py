@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,20 +28,10 @@ from rolecall.kube.references import RawObject
 Objects = dict[str, Any]
 """Objects as they are compared, by ``Kind.group namespace/name``."""
 
-_UNCOMPARED: Final = frozenset(
-    {
-        "events",
-        "leases",
-        "nodes",
-        "componentstatuses",
-        "endpoints",
-        "endpointslices",
-        "csinodes",
-        "apiservices",
-        "ipaddresses",
-    }
+_UNCOMPARED: Final = re.compile(
+    r"(events|leases|nodes|componentstatuses|endpoints|endpointslices|csinodes|apiservices|ipaddresses)(\.|$)"
 )
-"""Resources that only built-in controllers write, by the first part of their names."""
+"""Resources that only built-in controllers write."""
 _SERVER_METADATA: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 _SERVER_FIELDS: Final = ("clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort", "nodeName", "volumeName")
 _RUNNER_STATUS: Final = ("conditions", "observedGeneration")
@@ -67,6 +57,11 @@ class Comparison:
     differences: list[str] = field(default_factory=list)
     random: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        """Return the numbers of all three, if they aren't zero."""
+        differing = f", {len(self.differences)} differences" if self.differences else ""
+        return f"{self.equal} equal{differing}" + (f", {len(self.random)} random values" if self.random else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
@@ -88,7 +83,7 @@ class Kubectl:
     def snapshot(self) -> Objects:
         """Return every object of the cluster as it is compared."""
         listed = self.run("api-resources", "--verbs=list", "--output=name").split()
-        resources = [each for each in listed if each.partition(".")[0] not in _UNCOMPARED]
+        resources = [each for each in listed if not _UNCOMPARED.match(each)]
         found = json.loads(self.run("get", ",".join(resources), "--all-namespaces", "--output=json"))["items"]
         return comparable(found)
 
@@ -162,9 +157,7 @@ def _is_random_pair(ours: str, theirs: str, *, is_secret: bool) -> bool:
 
 
 def _common_characters(one: str, two: str) -> int:
-    return next(
-        (index for index, pair in enumerate(zip(one, two, strict=False)) if len({*pair}) > 1), min(len(one), len(two))
-    )
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False))))
 
 
 def _without_server_fields(obj: RawObject) -> RawObject:
