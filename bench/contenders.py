@@ -18,18 +18,14 @@ from pathlib import Path
 
 from bench import process_tree
 from bench.observer import Observer, observing, turn_of
-from bench.operator_process import Operator, running
-from bench.readiness import RUN
-from bench.stage import PROJECT, Stage, until
-from bench.subjects import SUBJECTS, Subject
+from bench.operator_process import RUN, Operator, running
+from bench.stage import PROJECT, Stage, side_by_side, until
+from bench.subjects import CONTENT, SUBJECTS, Subject
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
-Asking = Awaitable[RawObject]
 WORKERS = 2
-CONTENT = Path(__file__).with_name("content")
 WARM, COLD, KOPF, PEER = NAMES = ("warm", "cold", "kopf", "peer")
-AT_ONCE = 16
 _FIRST_SECONDS, _PER_OBJECT_SECONDS, _QUIET_WITHIN_SECONDS = 300.0, 10.0, 60.0
 _LOOK_SECONDS, _QUIET_SHARE = 0.25, 0.06
 _ROLECALL = (*RUN, "--max-concurrent-reconciles", str(WORKERS))
@@ -43,10 +39,6 @@ class Contender:
     name: str
     command: tuple[str, ...]
     programs: Path = Path(sys.executable).parent
-
-    def command_for(self, namespace: str) -> tuple[str, ...]:
-        """Return the command for a namespace, which only kopf does not take from the environment."""
-        return (*self.command, "--namespace", namespace) if self.name == KOPF else self.command
 
     @property
     def is_slow(self) -> bool:
@@ -95,15 +87,11 @@ class Ring:
         """Return where so many objects lie."""
         return [ObjectKey(self.namespace, f"{prefix}-{number:03d}") for number in range(count)]
 
-    async def create(self, subject: Subject, keys: Sequence[ObjectKey], pods: int) -> float:
-        """Create objects that want so many pods each and return the seconds until each is finished."""
-        return await self._reconciled(subject, [self._created(subject.make(key, pods)) for key in keys])
-
     async def create_content(self, subject: Subject, keys: Sequence[ObjectKey], pods: int) -> None:
         """Create objects whose pods are there before them, and wait until all is done and quiet."""
-        wanted = (pod for key in keys for pod in subject.pods(key, pods))
-        await _side_by_side([self._created(pod) for pod in wanted])
-        await self.create(subject, keys, pods)
+        create = self.stage.client.create
+        await side_by_side(create(pod) for key in keys for pod in subject.pods(key, pods))
+        await self._reconciled(subject, [create(subject.make(key, pods)) for key in keys])
         await self.quiet()
 
     async def change(self, subject: Subject, keys: Sequence[ObjectKey]) -> float:
@@ -124,12 +112,9 @@ class Ring:
 
         await until(is_quiet, _QUIET_WITHIN_SECONDS, f"{self.name} is quiet")
 
-    async def _created(self, obj: RawObject) -> RawObject:
-        return await self.stage.client.create(obj)
-
-    async def _reconciled(self, subject: Subject, asked: Sequence[Asking]) -> float:
+    async def _reconciled(self, subject: Subject, asked: Sequence[Awaitable[RawObject]]) -> float:
         started = time.monotonic()
-        answers = await _side_by_side(asked)
+        answers = await side_by_side(asked)
         deadline = _FIRST_SECONDS + len(asked) * _PER_OBJECT_SECONDS
         finishing = asyncio.create_task(self.observers[subject.gvk].finished(map(turn_of, answers), deadline))
         ending = asyncio.create_task(self.operator.process.wait())
@@ -148,8 +133,9 @@ async def ring(stage: Stage, contender: Contender, namespace: str) -> AsyncItera
     async with AsyncExitStack() as stack:
         kinds = [subject.gvk for subject in SUBJECTS]
         observers = {gvk: await stack.enter_async_context(observing(stage.client, gvk, namespace)) for gvk in kinds}
+        # Only kopf doesn't take the namespace from the environment.
+        command = (*contender.command, *(("--namespace", namespace) if contender.name == KOPF else ()))
         environment = _environment(stage, contender, namespace)
-        command = contender.command_for(namespace)
         operator = await stack.enter_async_context(running(command, _project(stage), environment))
         yield Ring(contender, stage, namespace, operator, observers)
 
@@ -186,13 +172,3 @@ def _environment(stage: Stage, contender: Contender, namespace: str) -> dict[str
     }
     # The handlers import modules of the benchmark; what PYTHONPATH adds must not slow the others down.
     return common | {"PYTHONPATH": str(PROJECT), "WORKERS": str(WORKERS)} if contender.name == KOPF else common
-
-
-async def _side_by_side(asked: Sequence[Asking]) -> list[RawObject]:
-    free = asyncio.Semaphore(AT_ONCE)
-
-    async def ask(request: Asking) -> RawObject:
-        async with free:
-            return await request
-
-    return await asyncio.gather(*map(ask, asked))

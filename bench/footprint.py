@@ -10,12 +10,11 @@ import time
 from collections.abc import Sequence
 
 from bench import process_tree
-from bench.comparison import PODS_EACH, Effort
 from bench.contenders import WORKERS, Contender, Ring, ring
-from bench.measures import Collection, Measure, at_most
 from bench.observer import turn_of
+from bench.report import Collection, Measure, at_most
 from bench.stage import Stage, progress
-from bench.subjects import SUBJECTS, Subject
+from bench.subjects import PODS_EACH, SUBJECTS, Subject
 
 from rolecall.kube.references import ObjectKey
 
@@ -25,7 +24,7 @@ _FIRST_SECONDS = 60.0
 _PLAIN = SUBJECTS[1]
 
 
-async def measure_memory(stage: Stage, chosen: Sequence[Contender], _effort: Effort) -> list[Measure]:
+async def measure_memory(stage: Stage, chosen: Sequence[Contender]) -> list[Measure]:
     """Memory of the tree while nothing happens, and what each concurrent run adds at most."""
     idle, added = Collection(), {subject.title: Collection() for subject in SUBJECTS}
     for each in chosen:
@@ -48,11 +47,11 @@ async def measure_memory(stage: Stage, chosen: Sequence[Contender], _effort: Eff
     ]
 
 
-async def measure_start(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
+async def measure_start(stage: Stage, chosen: Sequence[Contender]) -> list[Measure]:
     """From the start of the operator's process until the status of a changed object is written."""
     seconds = Collection()
     namespaces = {each.name: await stage.namespace(f"start-{each.name}") for each in chosen}
-    for number in range(effort.starts):
+    for number in range(stage.effort.starts):
         for each in chosen:
             seconds.add(each.name, await _first_reconcile(stage, each, ObjectKey(namespaces[each.name], f"n-{number}")))
     for name, values in seconds.samples.items():

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kopf
-from bench.subjects import POD_SCALER
-from bench.widgets import WIDGET
+from bench.subjects import POD_SCALER, WIDGET
 from kubernetes import client, config
 
 from rolecall.kube.references import GVK

@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +21,8 @@ from typing import Any
 import psutil
 from bench.stage import until
 
+PROGRAM = (sys.executable, "-m", "rolecall")
+RUN = (*PROGRAM, "run", "--zap-encoder", "json")
 READY_SECONDS, STOP_SECONDS = 60.0, 180.0
 """At its stop an operator removes its workspaces, which are ten thousand in the largest measurements."""
 

@@ -10,64 +10,92 @@ The crash test is that of a role which creates ConfigMaps, one task for each.
 import asyncio
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import yaml
-from bench import widgets
-from bench.fleet import PROGRAM, Fleet, fleet
-from bench.report import Row
-from bench.stage import Stage, progress
+from bench.operator_process import PROGRAM, RUN, running
+from bench.report import Measure, of_warm
+from bench.stage import PROJECT, Stage, progress, until
+from bench.subjects import CONTENT, WIDGET, write_project
 
-OBJECTS, QUICK_OBJECTS = 200, 12
-PLAN_GOAL_SECONDS, REPLAY_GOAL_SECONDS = 120.0, 1.0
-REPLAYS, QUICK_REPLAYS = 60, 6
-WRITES, QUICK_WRITES = 100, 10
-CRASH_TEST_GOAL_SECONDS = 900.0
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, RawObject
+
+PLAN_GOAL_SECONDS, REPLAY_GOAL_SECONDS, CRASH_TEST_GOAL_SECONDS = 120.0, 1.0, 900.0
+_PARTS = ("watches.yaml", "roles", "ansible.cfg")
 _WRITES_OF_OPERATOR = 2
 """The status of the running and of the finished reconcile."""
 _PLANNED = (0, 2)
 """Exit codes of ``rolecall plan``: nothing would change, or something would."""
+_DONE_SECONDS, _PER_OBJECT_SECONDS, _LOOK_SECONDS = 120.0, 5.0, 1.0
 
 
-async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
-    """Plan all objects, and replay records of them."""
-    count, replays = (QUICK_OBJECTS, QUICK_REPLAYS) if is_quick else (OBJECTS, REPLAYS)
-    objects = await fleet(stage, "plans", count)
-    await objects.create()
-    async with objects.operator("--record-dir", str(objects.directory / "records")):
-        await objects.done()
-    code, seconds = await _command(stage, objects.directory, "plan", "--all", "-n", objects.namespaces[0])
+async def measure(stage: Stage) -> list[Measure]:
+    """Plan as many objects of each of the four kinds, and replay records of them."""
+    directory, namespace = stage.subdirectory("plans"), await stage.namespace("bench-plans")
+    for part in _PARTS:
+        copy = shutil.copytree if (PROJECT / part).is_dir() else shutil.copy
+        copy(PROJECT / part, directory / part)
+    text, count = (CONTENT / "fleet.yaml").read_text(), stage.effort.planned
+    manifests = [
+        each for number in range(count // 4) for each in yaml.safe_load_all(text.replace("NUMBER", str(number)))
+    ]
+    for obj in manifests:
+        obj["metadata"]["namespace"] = namespace
+        await stage.client.create(obj)
+    environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
+    async with running((*RUN, "--record-dir", str(directory / "records")), directory, environment) as operator:
+        await operator.ready()
+        kinds = {GVK.of_object(obj) for obj in manifests if obj["kind"] != "ReplicaSet"}  # whose status is Kubernetes's
+
+        async def are_done() -> bool:
+            await asyncio.sleep(_LOOK_SECONDS)
+            return all([await _are_done(stage.client, gvk, namespace) for gvk in kinds])
+
+        await until(are_done, _DONE_SECONDS + _PER_OBJECT_SECONDS * count, "all objects are reconciled")
+    code, seconds = await _command(stage, directory, "plan", "--all", "-n", namespace)
     if code not in _PLANNED:
-        raise RuntimeError(f"rolecall plan ended with {code}; its output is in {objects.directory}")
+        raise RuntimeError(f"rolecall plan ended with {code}; its output is in {directory}")
     progress(f"{count} objects planned in {seconds:.1f} s, exit code {code}")
-    goal = None if is_quick else PLAN_GOAL_SECONDS
-    rows = [Row(f"{count} objects of the four kinds: a plan, start included", seconds, "s", goal)]
-    return rows + await _replays(objects, replays)
+    goal = None if stage.effort.is_quick else PLAN_GOAL_SECONDS
+    plan = of_warm(f"{count} objects of the four kinds: a plan, start included", seconds, "s", goal)
+    return [plan, *await _replay(stage, directory)]
 
 
-async def _replays(objects: Fleet, count: int) -> list[Row]:
-    found = sorted((objects.directory / "records").glob("*.jsonl"))
+async def _are_done(client: Client, gvk: GVK, namespace: str) -> bool:
+    pages = client.list_pages(gvk, namespace)
+    return all([_is_done(obj) async for page, _ in pages for obj in page])
+
+
+def _is_done(obj: RawObject) -> bool:
+    """Return whether an object is reconciled, and its song, if it has one, at its end."""
+    status = obj.get("status") or {}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    return conditions.get("Successful") == "True" and status.get("kiyoshied", True)
+
+
+async def _replay(stage: Stage, directory: Path) -> list[Measure]:
+    """Replay some of the operator's records, evenly chosen: one, then all."""
+    found, count = sorted((directory / "records").glob("*.jsonl")), stage.effort.replays
     chosen = found[:: max(1, len(found) // count)][:count]
-    stage, directory = objects.stage, objects.directory
-    one = await _command(stage, directory, "replay", "--summary", str(chosen[0]))
+    _, one = await _command(stage, directory, "replay", "--summary", str(chosen[0]))
     code, seconds = await _command(stage, directory, "replay", "--summary", *map(str, chosen))
-    progress(f"{len(chosen)} records replayed in {seconds:.1f} s, one in {one[1]:.1f} s, exit code {code}")
-    each = (seconds - one[1]) / (len(chosen) - 1)
+    progress(f"{len(chosen)} records replayed in {seconds:.1f} s, one in {one:.1f} s, exit code {code}")
+    more, what = (seconds - one) / (len(chosen) - 1), f"{len(chosen)} records"
     return [
-        Row(f"{len(chosen)} records: a replay, start included", seconds / len(chosen), "s", REPLAY_GOAL_SECONDS),
-        Row(f"{len(chosen)} records: one replay more", each, "s", remark=f"exit code {code}"),
+        of_warm(f"{what}: a replay, start included", seconds / len(chosen), "s", REPLAY_GOAL_SECONDS),
+        of_warm(f"{what}: one replay more", more, "s", remark=f"exit code {code}"),
     ]
 
 
-async def measure_crash_test(stage: Stage, *, is_quick: bool) -> list[Row]:
+async def measure_crash_test(stage: Stage) -> list[Measure]:
     """Kill an operator after each write of a role that creates many objects."""
-    count = QUICK_WRITES if is_quick else WRITES
+    count, goal = stage.effort.writes, None if stage.effort.is_quick else CRASH_TEST_GOAL_SECONDS
     directory, namespace = stage.subdirectory("crash-test"), await stage.namespace("bench-crash-test")
-    widgets.write_project(directory)
-    tasks = [_creation(number) for number in range(count - _WRITES_OF_OPERATOR)]
-    (directory / "roles" / "widget" / "tasks" / "main.yml").write_text(yaml.safe_dump(tasks))
-    widget = {"apiVersion": widgets.WIDGET.api_version, "kind": "Widget", "metadata": {"name": "one"}, "spec": {}}
+    write_project(directory, [_creation(number) for number in range(count - _WRITES_OF_OPERATOR)])
+    widget = {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": {"name": "one"}, "spec": {}}
     (directory / "widget.yaml").write_text(yaml.safe_dump(widget))
     progress(f"{count} writes: killing an operator after each of them")
     arguments = ("-f", "widget.yaml", "-n", namespace, "-o", "json")
@@ -77,8 +105,8 @@ async def measure_crash_test(stage: Stage, *, is_quick: bool) -> list[Row]:
     trials = json.loads((directory / "crashtest.txt").read_text())["trials"]
     if len(trials) != count:
         raise RuntimeError(f"expected {count} trials, found {len(trials)}")
-    what = f"{count} writes: a crash test, start included"
-    return [Row(what, seconds, "s", None if is_quick else CRASH_TEST_GOAL_SECONDS, f"{seconds / count:.2f} s for each")]
+    remark = f"{seconds / count:.2f} s for each"
+    return [of_warm(f"{count} writes: a crash test, start included", seconds, "s", goal, remark)]
 
 
 def _creation(number: int) -> dict[str, object]:

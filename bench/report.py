@@ -1,55 +1,81 @@
-"""The report: rows with what was measured, the goal where there is one, and whether it is met; as Markdown.
+"""The tables of the report: a row for each measure, a column for each contender, goals for rolecall warm; as Markdown.
 
-Pure. A row keeps all its samples, so that a reader sees the spread behind a median and no reader can pick the best of
-five. Goals are upper limits.
+Pure. A measure has all samples of each contender; a cell shows their median and their spread, so that a reader sees the
+spread and no reader can pick the best of five. Ratios are of medians. Most measures have a first and a second goal.
 """
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bench.contenders import COLD, PEER, WARM
+
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the report: what was measured, the value, its unit, the limit it should keep, and remarks."""
+class Goal:
+    """A limit that a value should keep: the most that it should be, or the least."""
+
+    limit: float
+    is_least: bool = False
+
+    def __str__(self) -> str:
+        """Return the limit with its direction."""
+        return f"{'≥' if self.is_least else '≤'} {number(self.limit)}"
+
+    def is_met(self, value: float) -> bool:
+        """Return whether a value keeps the limit."""
+        return value >= self.limit if self.is_least else value <= self.limit
+
+
+def at_most(*limits: float) -> tuple[Goal, ...]:
+    """Return goals that are upper limits, the easiest first."""
+    return tuple(Goal(limit) for limit in limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One line: what is measured, in which unit, the samples by contender, the goals of rolecall warm, and a remark."""
 
     what: str
-    value: float
     unit: str
-    goal: float | None = None
+    samples: Mapping[str, Sequence[float]]
+    goals: tuple[Goal, ...] = ()
     remark: str = ""
 
     @property
     def verdict(self) -> str:
-        """Return whether the goal is met; nothing without a goal."""
-        if self.goal is None:
+        """Return how many of the goals rolecall warm meets; nothing without goals or without it."""
+        if not self.goals or not self.samples.get(WARM):
             return ""
-        return "met" if self.value <= self.goal else "**missed**"
+        met = [goal.is_met(statistics.median(self.samples[WARM])) for goal in self.goals]
+        return "met" if all(met) else "first met" if any(met) else "**missed**"
+
+    def ratio(self, contender: str) -> str:
+        """Return how many times as much as rolecall warm another contender has."""
+        if not self.samples.get(contender) or not self.samples.get(WARM):
+            return ""
+        warm = statistics.median(self.samples[WARM])
+        return number(statistics.median(self.samples[contender]) / warm) if warm else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Repeated measurements of one thing."""
+def of_warm(what: str, value: float, unit: str, goal: float | None = None, remark: str = "") -> Measure:
+    """Return a measure with one value, that of rolecall warm, and the most that it should be."""
+    return Measure(what, unit, {WARM: [value]}, () if goal is None else at_most(goal), remark)
 
-    values: Sequence[float] = field(default_factory=tuple)
 
-    @property
-    def median(self) -> float:
-        """The middle value. Raises StatisticsError without any."""
-        return statistics.median(self.values)
+@dataclass(slots=True)
+class Collection:
+    """Samples of one measure while they are taken."""
 
-    def percentile(self, percent: float) -> float:
-        """Return the smallest value that so many per cent of all do not exceed. Raises ValueError without any."""
-        if not self.values:
-            raise ValueError("percentile of no samples")
-        ordered = sorted(self.values)
-        return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+    samples: dict[str, list[float]] = field(default_factory=dict)
 
-    @property
-    def spread(self) -> str:
-        """The smallest and the largest value, for a remark."""
-        return f"{number(min(self.values))} to {number(max(self.values))}"
+    def add(self, contender: str, value: float) -> None:
+        """Add one sample."""
+        self.samples.setdefault(contender, []).append(value)
+
+    def __str__(self) -> str:
+        """Return the median of each contender, for a line of progress."""
+        return ", ".join(f"{name} {statistics.median(values):.2f}" for name, values in self.samples.items())
 
 
 def number(value: float) -> str:
@@ -62,13 +88,25 @@ def head(machine: Mapping[str, str]) -> str:
     return "".join(f"- {name}: {text}\n" for name, text in machine.items())
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """Write the table."""
-    lines = ["| what | measured | goal | | remark |", "|---|---|---|---|---|"]
-    lines += [_line(row) for row in rows]
+def table(measures: Sequence[Measure], names: Sequence[str]) -> str:
+    """Write the table with a column for each of these contenders."""
+    others = [name for name in (COLD, PEER) if name in names]
+    columns = ["measure", "goal", "", *names, *(f"{name} / {WARM}" for name in others), "remark"]
+    lines = [_line(columns), "|---" * len(columns) + "|"]
+    for each in measures:
+        goals = ", then ".join(map(str, each.goals))
+        cells = [_cell(each.samples.get(name, ())) for name in names]
+        ratios = [each.ratio(name) for name in others]
+        lines.append(_line([f"{each.what} ({each.unit})", goals, each.verdict, *cells, *ratios, each.remark]))
     return "\n".join(lines) + "\n"
 
 
-def _line(row: Row) -> str:
-    goal = "" if row.goal is None else f"≤ {row.goal:g} {row.unit}"
-    return f"| {row.what} | {number(row.value)} {row.unit} | {goal} | {row.verdict} | {row.remark} |"
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return "none"
+    spread = f" ({number(min(values))} to {number(max(values))})" if len(values) > 1 else ""
+    return f"{number(statistics.median(values))}{spread}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

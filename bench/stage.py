@@ -1,4 +1,4 @@
-"""What every measurement stands on: a cluster, a directory, and words for waiting and for progress.
+"""What every measurement stands on: a cluster, a directory, sizes, and words for waiting and for progress.
 
 Waiting is always for a condition with a deadline; how often a condition is looked at never decides a number of the
 report, because reported times are recorded when something happens.
@@ -7,25 +7,46 @@ report, because reported times are recorded when something happens.
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from rolecall.kube.client import Client
 
 PROJECT = Path(__file__).resolve().parents[1]
-REPEATS = 5
 LOOK_EVERY_SECONDS = 0.05
+AT_ONCE = 16
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How often and with how much everything is measured; slow contenders get less where the report states so."""
+
+    rounds: int = 8
+    starts: int = 3
+    objects: int = 200
+    slow_objects: int = 12
+    populations: tuple[int, ...] = (1_000, 10_000)
+    planned: int = 200
+    replays: int = 60
+    writes: int = 100
+    is_quick: bool = False
+
+
+QUICK = Effort(3, 1, 40, 8, (1_000,), planned=12, replays=6, writes=10, is_quick=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A directory for files, a client and two kubeconfig files: the administrator's and the operator's own account."""
+    """A directory for files, a client, two kubeconfig files (administrator and operator's account), and the sizes."""
 
     directory: Path
     client: Client
     kubeconfig: Path
     account: Path
+    effort: Effort
 
     async def namespace(self, name: str) -> str:
         """Create a namespace and return its name."""
@@ -51,3 +72,14 @@ async def until(holds: Callable[[], Awaitable[object]], within_seconds: float, w
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within_seconds:g} s: {what}")
         await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+
+async def side_by_side(requests: Iterable[Awaitable[Response]]) -> list[Response]:
+    """Send these requests, some at a time, and return the responses in the same order."""
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def send(request: Awaitable[Response]) -> Response:
+        async with free:
+            return await request
+
+    return await asyncio.gather(*map(send, requests))

@@ -14,17 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-from bench.comparison import PODS_EACH
 from bench.contenders import KOPF, WARM, Contender, Ring, ring
-from bench.measures import Collection, Measure
 from bench.observer import turn_of
 from bench.operator_process import logged_at
+from bench.report import Collection, Measure
 from bench.stage import Stage, progress, until
-from bench.subjects import SUBJECTS
+from bench.subjects import PODS_EACH, SUBJECTS
 
 from rolecall.kube.references import ObjectKey
 
-REPEATS = 3
 _SHARE, _PERIOD_MICROSECONDS = 0.1, 100_000
 _GROUPS = Path("/sys/fs/cgroup")
 _PLAIN = SUBJECTS[1]
@@ -32,10 +30,10 @@ _WITHIN_SECONDS, _LOOK_SECONDS = 900.0, 0.2
 _SERVER, _READY = "rolecall.runner.warm.server", "The fork server is ready"
 
 
-async def measure_starved(stage: Stage, chosen: Sequence[Contender], repeats: int = REPEATS) -> list[Measure]:
+async def measure_starved(stage: Stage, chosen: Sequence[Contender]) -> list[Measure]:
     """From the start of an operator with a tenth of a CPU until its first object is done, and its fork server ready."""
     first, second, ready, starts, used = (Collection() for _ in range(5))
-    for number in range(repeats):
+    for number in range(stage.effort.starts):
         for each in (each for each in chosen if each.name != KOPF):
             namespace = await stage.namespace(f"starved-{number}-{each.name}")
             key = ObjectKey(namespace, "first")

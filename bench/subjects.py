@@ -6,15 +6,18 @@ PodScalers has no such field; here it gets one.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.widgets import WIDGET
+import yaml
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 POD_SCALER = GVK("scaling.example.com", "v1", "PodScaler")
-POD = GVK("", "v1", "Pod")
+WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
+PODS_EACH = 2
+CONTENT = Path(__file__).with_name("content")
 _CONTAINERS = [{"name": "nginx", "image": "nginx:latest"}]
 
 
@@ -50,6 +53,15 @@ class Subject:
 
 
 SUBJECTS = (Subject(POD_SCALER, "podscaler", "bench"), Subject(WIDGET, "plain", "widget"))
+
+
+def write_project(directory: Path, tasks: Sequence[RawObject] = ()) -> None:
+    """Write a project with one watch, for Widgets, and a role of these tasks."""
+    watch = {"group": WIDGET.group, "version": WIDGET.version, "kind": WIDGET.kind, "role": "widget"}
+    (directory / "watches.yaml").write_text(yaml.safe_dump([watch]))
+    role = directory / "roles" / "widget" / "tasks"
+    role.mkdir(parents=True)
+    (role / "main.yml").write_text(yaml.safe_dump([*tasks]))
 
 
 def with_revision(definition: RawObject) -> RawObject:

@@ -1,6 +1,6 @@
 import pytest
 from bench.contenders import COLD, KOPF, WARM
-from bench.measures import Goal, Measure, at_most, table
+from bench.report import Goal, Measure, at_most, of_warm, table
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,9 @@ def test_without_a_warm_sample_there_is_no_verdict_and_no_ratio() -> None:
 
 @pytest.mark.parametrize(
     ("goal", "text", "inside", "outside"),
-    [
-        (Goal(most=3), "≤ 3", 3.0, 3.1),
-        (Goal(least=490), "≥ 490", 490.0, 489.0),
-        (Goal(450, 550), "450 to 550", 500.0, 551.0),
-    ],
+    [(Goal(3), "≤ 3", 3.0, 3.1), (Goal(490, is_least=True), "≥ 490", 490.0, 489.0)],
 )
-def test_a_goal_is_a_range_with_its_ends(goal: Goal, text: str, inside: float, outside: float) -> None:
+def test_limit_itself_meets_a_goal(goal: Goal, text: str, inside: float, outside: float) -> None:
     assert (str(goal), goal.is_met(inside), goal.is_met(outside)) == (text, True, False)
 
 
@@ -34,4 +30,14 @@ def test_the_table_has_medians_with_their_spread_and_ratios_to_warm() -> None:
         "| measure | goal |  | warm | cold | kopf | cold / warm | remark |\n"
         "|---|---|---|---|---|---|---|---|\n"
         "| one (s) | ≤ 0.3, then ≤ 0.2 | met | 0.2 (0.1 to 0.4) | 2 | none | 10 | quiet |\n"
+    )
+
+
+def test_table_of_rolecall_only_has_one_column_of_values() -> None:
+    measures = [of_warm("memory", 3.12, "KiB", 15.0, "PSS"), of_warm("rate", 65.3, "a second")]
+    assert table(measures, [WARM]) == (
+        "| measure | goal |  | warm | remark |\n"
+        "|---|---|---|---|---|\n"
+        "| memory (KiB) | ≤ 15 | met | 3.12 | PSS |\n"
+        "| rate (a second) |  |  | 65.3 |  |\n"
     )
