@@ -123,7 +123,7 @@ class Ring:
         if finishing.done() and finishing.exception() is None:
             return finishing.result() - started
         finishing.cancel()
-        log = self.operator.log_file.read_text(errors="replace")[-2000:]
+        log = self.operator.log[-2000:]
         raise RuntimeError(f"{self.name}, {subject.title}: not all objects were finished in time; its log:\n{log}")
 
 

@@ -5,9 +5,9 @@ do; the comparison for PodScalers is the role's own filter. A pod that goes star
 triggers do. kopf's settings are its defaults, except the number of workers and its Events, which are off.
 """
 
-import importlib.util
 import json
 import os
+import runpy
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,17 +24,7 @@ _FILTERS = Path(__file__).resolve().parents[1] / "roles" / "podscaler" / "filter
 _LIMIT = 500
 
 
-def _load_plan() -> Callable[[list[Fields], Fields, int], Fields]:
-    specification = importlib.util.spec_from_file_location("podscaler", _FILTERS)
-    assert specification  # noqa: S101 - the path ends in .py
-    assert specification.loader  # noqa: S101
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    found: Callable[[list[Fields], Fields, int], Fields] = module.plan
-    return found
-
-
-_plan = _load_plan()
+_plan: Callable[[list[Fields], Fields, int], Fields] = runpy.run_path(str(_FILTERS))["plan"]
 
 
 @kopf.on.startup()

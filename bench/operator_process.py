@@ -76,29 +76,35 @@ class Operator:
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
-    def messages(self, message: str) -> list[dict[str, Any]]:
-        """Return the lines of its log with this message."""
-        found = (_decoded(line) for line in self.log_file.read_text(errors="replace").splitlines() if message in line)
-        return [entry for entry in found if entry.get("msg") == message]
-
     @property
-    def complaints(self) -> list[str]:
-        """The lines of its log that are warnings or worse: with any of these it measures something else."""
-        lines = self.log_file.read_text(errors="replace").splitlines()
-        return [line for line in lines if _decoded(line).get("level", "error") not in ("debug", "info")]
+    def log(self) -> str:
+        """Its log so far."""
+        return self.log_file.read_text(errors="replace")
+
+    async def logged(self, message: str, within_seconds: float) -> float:
+        """Wait for a message in its log and return the seconds from the start until then. Raises TimeoutError."""
+        found: list[dict[str, Any]] = []
+
+        async def is_logged() -> bool:
+            if self.process.returncode is not None:
+                raise RuntimeError(f"the operator has ended:\n{self.log[-2000:]}")
+            entries = (_decoded(line) for line in self.log.splitlines() if message in line)
+            found.extend(entry for entry in entries if entry.get("msg") == message)
+            return bool(found)
+
+        await until(is_logged, within_seconds, f"the operator logs {message!r}")
+        return datetime.fromisoformat(str(found[0]["ts"])).timestamp() - self.started_at
 
     async def ready(self) -> float:
-        """Wait until its workers have started and return how many seconds that took, by the time in its log."""
+        """Wait until its workers have started and return how many seconds that took, by the time in its log.
 
-        async def has_started() -> bool:
-            if self.process.returncode is not None:
-                raise RuntimeError(f"the operator has ended:\n{self.log_file.read_text(errors='replace')[-2000:]}")
-            return bool(self.messages("Workers started"))
-
-        await until(has_started, READY_SECONDS, "the operator is ready")
-        if self.complaints:
-            raise RuntimeError("the operator complains:\n" + "\n".join(self.complaints))
-        return logged_at(self.messages("Workers started")[0]) - self.started_at
+        Raises RuntimeError if there are warnings: it would measure something else.
+        """
+        seconds = await self.logged("Workers started", READY_SECONDS)
+        complaints = [line for line in self.log.splitlines() if _decoded(line).get("level") not in ("debug", "info")]
+        if complaints:
+            raise RuntimeError("the operator complains:\n" + "\n".join(complaints))
+        return seconds
 
     async def cpu_percent(self, seconds: float) -> float:
         """Let it run for so long and return the share of one CPU that it used."""
@@ -131,11 +137,6 @@ async def running(command: Sequence[str], directory: Path, environment: Mapping[
             process.terminate()
         async with asyncio.timeout(STOP_SECONDS):
             await asyncio.gather(process.wait(), reading)
-
-
-def logged_at(entry: Mapping[str, Any]) -> float:
-    """Return the time of a log line in seconds since the epoch."""
-    return datetime.fromisoformat(str(entry["ts"])).timestamp()
 
 
 def _decoded(line: str) -> dict[str, Any]:

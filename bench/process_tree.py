@@ -5,35 +5,29 @@ the time of a child to its parent's when the parent has waited for it; the sum o
 everything, as long as no process leaves the tree. Linux only.
 """
 
-import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
 from rolecall.system.processes import descendants, is_alive, kill_all
 
-_KIB = 1024
-_STAT_TIMES = slice(11, 15)
-"""User and system time of the process and of its children, counted after the name in parentheses and the state."""
-
 
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process and of everything below it, living or waited for."""
-    ticks = sum(_ticks(Path(f"/proc/{each}/stat")) for each in _tree(pid))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    # User and system time of the process and of its children; a process that has ended counts in its parent's.
+    return _sum(pid, lambda process: sum(process.cpu_times()[:4]))
 
 
 def memory_bytes(pid: int) -> int:
     """Return the proportional set size of the tree: pages of several processes count once, shared among them."""
-    return sum(_pss_kib(Path(f"/proc/{each}/smaps_rollup")) for each in _tree(pid)) * _KIB
+    return int(_sum(pid, lambda process: process.memory_full_info().pss))
 
 
 def memory_mib(pid: int) -> float:
     """Return the same in MiB, as tables have it."""
-    return memory_bytes(pid) / _KIB**2
+    return memory_bytes(pid) / 1024**2
 
 
 def end(process: "subprocess.Popen[bytes]", seconds: float) -> None:
@@ -48,23 +42,11 @@ def end(process: "subprocess.Popen[bytes]", seconds: float) -> None:
     kill_all(lambda: [each for each in started if is_alive(each)], seconds)
 
 
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
+def _sum(pid: int, value: Callable[[psutil.Process], float]) -> float:
+    total = 0.0
     with suppress(psutil.NoSuchProcess):
-        yield from (process.pid for process in psutil.Process(pid).children(recursive=True))
-
-
-def _ticks(file: Path) -> int:
-    try:
-        fields = file.read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0  # it has ended since the tree was read; its parent has its time soon
-    return sum(map(int, fields[_STAT_TIMES]))
-
-
-def _pss_kib(file: Path) -> int:
-    with suppress(OSError):
-        for line in file.read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
-    return 0
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += value(each)
+    return total

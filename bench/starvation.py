@@ -16,9 +16,8 @@ from pathlib import Path
 import psutil
 from bench.contenders import KOPF, WARM, Contender, Ring, ring
 from bench.observer import turn_of
-from bench.operator_process import logged_at
 from bench.report import Collection, Measure
-from bench.stage import Stage, progress, until
+from bench.stage import Stage, progress
 from bench.subjects import PODS_EACH, SUBJECTS
 
 from rolecall.kube.references import ObjectKey
@@ -49,7 +48,7 @@ async def measure_starved(stage: Stage, chosen: Sequence[Contender]) -> list[Mea
                     first.add(each.name, done - started)
                     used.add(each.name, alone.cpu_seconds)
                     if each.name == WARM:
-                        ready.add(WARM, await _ready_seconds(alone))
+                        ready.add(WARM, await alone.operator.logged(_READY, _WITHIN_SECONDS))
                     second.add(each.name, await alone.change(_PLAIN, [key]))
                     starts.add(each.name, len(servers))
                     counting.cancel()
@@ -109,13 +108,3 @@ async def _count_servers(alone: Ring, found: set[int]) -> None:
                     if _SERVER in process.cmdline():
                         found.add(process.pid)
         await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _ready_seconds(alone: Ring) -> float:
-    """Wait until the fork server is ready and return the seconds since the start of the operator, by its log."""
-
-    async def is_ready() -> bool:
-        return bool(alone.operator.messages(_READY))
-
-    await until(is_ready, _WITHIN_SECONDS, "the fork server is ready")
-    return logged_at(alone.operator.messages(_READY)[0]) - alone.operator.started_at

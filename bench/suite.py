@@ -75,23 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench/run.py", description="Measures rolecall on its own control plane and compares it with others."
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour"
-    )
-    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure only this section; may be repeated")
-    parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
-    parser.add_argument(
-        "--peer-programs",
-        type=_program_directory,
-        metavar="DIRECTORY",
-        help="the directory with the peer's ansible-runner (default: that of this Python)",
-    )
-    parser.add_argument(
-        "--contender",
-        action="append",
-        choices=NAMES,
-        help="compare only this one (default: all); may be repeated",
-    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour")
+    add("--only", action="append", choices=SECTIONS, help="measure only this section; may be repeated")
+    add("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
+    programs = "the directory with the peer's ansible-runner (default: that of this Python)"
+    add("--peer-programs", type=_program_directory, metavar="DIRECTORY", help=programs)
+    add("--contender", action="append", choices=NAMES, help="compare only this one (default: all); may be repeated")
     return parser
 
 
