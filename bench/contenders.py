@@ -20,7 +20,7 @@ from bench import process_tree
 from bench.observer import Observer, observing, turn_of
 from bench.operator_process import RUN, Operator, running
 from bench.stage import PROJECT, Stage, side_by_side, until
-from bench.subjects import CONTENT, SUBJECTS, Subject
+from bench.subjects import CONTENT, PODS_EACH, SUBJECTS, Subject
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -100,6 +100,11 @@ class Ring:
         client = self.stage.client
         return await self._reconciled(subject, [client.patch(subject.gvk, key, revision) for key in keys])
 
+    async def seconds_from_start(self, subject: Subject, obj: RawObject, within_seconds: float) -> float:
+        """Wait until an object is finished; return the seconds since the start of the operator. Raises TimeoutError."""
+        started = time.monotonic() - (time.time() - self.operator.started_at)
+        return await self.observers[subject.gvk].finished([turn_of(obj)], within_seconds) - started
+
     async def quiet(self) -> None:
         """Wait until the tree does nothing: late work belongs to the runs before."""
         last = self.cpu_seconds
@@ -125,6 +130,13 @@ class Ring:
         finishing.cancel()
         log = self.operator.log[-2000:]
         raise RuntimeError(f"{self.name}, {subject.title}: not all objects were finished in time; its log:\n{log}")
+
+
+async def create_satisfied(stage: Stage, subject: Subject, key: ObjectKey) -> RawObject:
+    """Create an object that has its pods already, before a contender sees it."""
+    for pod in subject.pods(key, PODS_EACH):
+        await stage.client.create(pod)
+    return await stage.client.create(subject.make(key, PODS_EACH))
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ import yaml
 from bench import process_tree
 from bench.field_objects import Comparison, Kubectl, Objects, compare, written
 from bench.field_projects import NAMESPACE, Case, Project, ProjectError, read_cases
+from bench.operator_process import program
 from bench.report import number
 from bench.stage import progress
 
@@ -98,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("projects", nargs="+", metavar="PROJECT=OBJECT|PROJECTS.yaml", help="a directory and a file with one object")
     beside = str(Path(sys.executable).with_name("ansible-operator"))
-    add("--operator", type=_program, default=beside, metavar="PATH", help="rolecall's ansible-operator (%(default)s)")
-    add("--peer", type=_program, metavar="PATH", help="an ansible-operator to compare with")
+    add("--operator", type=program, default=beside, metavar="PATH", help="rolecall's ansible-operator (%(default)s)")
+    add("--peer", type=program, metavar="PATH", help="an ansible-operator to compare with")
     add("--peer-programs", type=Path, metavar="DIR", help="where the peer finds ansible-runner (its directory)")
     add("--rounds", type=int, default=1, metavar="N", help="runs of each project; the report has medians (%(default)d)")
     add("--timeout", type=float, default=900.0, metavar="SECONDS", help="the longest wait for an outcome (%(default)g)")
@@ -111,13 +112,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--watches-file", default="", metavar="NAME", help="instead of the watches file of the manager's manifest")
     add("--argument", action="append", default=[], metavar="ARG", help="pass to 'run' of both runners; repeatable")
     return parser
-
-
-def _program(text: str) -> Path:
-    path = Path(text).absolute()
-    if not os.access(path, os.X_OK) or path.is_dir():
-        raise argparse.ArgumentTypeError(f"{path}: expected a program, found none")
-    return path
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:

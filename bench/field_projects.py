@@ -68,11 +68,7 @@ class Case:
         if self.collections and not (self.collections / "ansible_collections").is_dir():
             raise ProjectError(f"{self.collections}: expected a directory ansible_collections in it, found none")
         variables, arguments = self._manager()
-        if self.watches:
-            arguments = [
-                *(each for each in arguments if "--watches-file" not in each),
-                f"--watches-file={self.watches}",
-            ]
+        arguments += [f"--watches-file={self.watches}"] if self.watches else []  # the last one counts
         named = [each.partition("=")[2] for each in arguments if each.startswith("--watches-file=")]
         kinds = _watched_kinds(self.project, named[-1] if named else "watches.yaml")
         return Project(self, self._sample(kinds), _definitions(self.project, kinds), tuple(arguments), variables)

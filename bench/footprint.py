@@ -6,22 +6,19 @@ down, so no time is taken in the meantime.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from bench import process_tree
-from bench.contenders import WORKERS, Contender, Ring, ring
-from bench.observer import turn_of
+from bench.contenders import WORKERS, Contender, Ring, create_satisfied, ring
 from bench.report import Collection, Measure, at_most
 from bench.stage import Stage, progress
-from bench.subjects import PODS_EACH, SUBJECTS, Subject
+from bench.subjects import PLAIN, PODS_EACH, SUBJECTS, Subject
 
 from rolecall.kube.references import ObjectKey
 
 _PAUSE_SECONDS = 0.02
 _OBJECTS, _SLOW_OBJECTS = 12, 4
 _FIRST_SECONDS = 60.0
-_PLAIN = SUBJECTS[1]
 
 
 async def measure_memory(stage: Stage, chosen: Sequence[Contender]) -> list[Measure]:
@@ -62,15 +59,12 @@ async def measure_start(stage: Stage, chosen: Sequence[Contender]) -> list[Measu
 
 async def _first_reconcile(stage: Stage, contender: Contender, key: ObjectKey) -> float:
     """Start a contender that finds one new object, which has its pods already."""
-    for pod in _PLAIN.pods(key, PODS_EACH):
-        await stage.client.create(pod)
-    created = await stage.client.create(_PLAIN.make(key, PODS_EACH))
+    created = await create_satisfied(stage, PLAIN, key)
     async with ring(stage, contender, key.namespace) as alone:
-        started = time.monotonic() - (time.time() - alone.operator.started_at)
-        finished = await alone.observers[_PLAIN.gvk].finished([turn_of(created)], _FIRST_SECONDS)
+        seconds = await alone.seconds_from_start(PLAIN, created, _FIRST_SECONDS)
         await alone.quiet()
-    await stage.client.delete(_PLAIN.gvk, key)
-    return finished - started
+    await stage.client.delete(PLAIN.gvk, key)
+    return seconds
 
 
 async def _peak(alone: Ring, subject: Subject, keys: Sequence[ObjectKey]) -> float:

@@ -5,6 +5,7 @@ standard output; the monotonic clock is the same in all processes of a machine. 
 production. Any other operator can be measured by its command line.
 """
 
+import argparse
 import asyncio
 import json
 import math
@@ -25,6 +26,14 @@ PROGRAM = (sys.executable, "-m", "rolecall")
 RUN = (*PROGRAM, "run", "--zap-encoder", "json")
 READY_SECONDS, STOP_SECONDS = 60.0, 180.0
 """At its stop an operator removes its workspaces, which are ten thousand in the largest measurements."""
+
+
+def program(text: str) -> Path:
+    """Return the absolute path of a program, for an argument parser. Raises ArgumentTypeError."""
+    path = Path(text).absolute()
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise argparse.ArgumentTypeError(f"{path}: expected a program, found none")
+    return path
 
 
 @dataclass(slots=True)

@@ -8,23 +8,20 @@ none waits for another.
 import asyncio
 import dataclasses
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-from bench.contenders import KOPF, WARM, Contender, Ring, ring
-from bench.observer import turn_of
+from bench.contenders import KOPF, WARM, Contender, Ring, create_satisfied, ring
 from bench.report import Collection, Measure
 from bench.stage import Stage, progress
-from bench.subjects import PODS_EACH, SUBJECTS
+from bench.subjects import PLAIN
 
 from rolecall.kube.references import ObjectKey
 
 _SHARE, _PERIOD_MICROSECONDS = 0.1, 100_000
 _GROUPS = Path("/sys/fs/cgroup")
-_PLAIN = SUBJECTS[1]
 _WITHIN_SECONDS, _LOOK_SECONDS = 900.0, 0.2
 _SERVER, _READY = "rolecall.runner.warm.server", "The fork server is ready"
 
@@ -36,26 +33,23 @@ async def measure_starved(stage: Stage, chosen: Sequence[Contender]) -> list[Mea
         for each in (each for each in chosen if each.name != KOPF):
             namespace = await stage.namespace(f"starved-{number}-{each.name}")
             key = ObjectKey(namespace, "first")
-            for pod in _PLAIN.pods(key, PODS_EACH):
-                await stage.client.create(pod)
-            created = await stage.client.create(_PLAIN.make(key, PODS_EACH))
+            created = await create_satisfied(stage, PLAIN, key)
             with _control_group(f"rolecall-bench-{os.getpid()}-{number}-{each.name}") as group:
                 async with ring(stage, _within(each, group), namespace) as alone:
                     servers: set[int] = set()
                     counting = asyncio.create_task(_count_servers(alone, servers))
-                    started = time.monotonic() - (time.time() - alone.operator.started_at)
-                    done = await alone.observers[_PLAIN.gvk].finished([turn_of(created)], _WITHIN_SECONDS)
-                    first.add(each.name, done - started)
+                    done = await alone.seconds_from_start(PLAIN, created, _WITHIN_SECONDS)
+                    first.add(each.name, done)
                     used.add(each.name, alone.cpu_seconds)
                     if each.name == WARM:
                         ready.add(WARM, await alone.operator.logged(_READY, _WITHIN_SECONDS))
-                    second.add(each.name, await alone.change(_PLAIN, [key]))
+                    second.add(each.name, await alone.change(PLAIN, [key]))
                     starts.add(each.name, len(servers))
                     counting.cancel()
                     _set_quota(group, None)  # its stop isn't measured
-            await stage.client.delete(_PLAIN.gvk, key)
+            await stage.client.delete(PLAIN.gvk, key)
             progress(
-                f"{each.name}: first object done after {done - started:.1f} s, then {second.samples[each.name][-1]:.1f}"
+                f"{each.name}: first object done after {done:.1f} s, then {second.samples[each.name][-1]:.1f}"
                 f" s; {used.samples[each.name][-1]:.1f} CPU s; {len(servers)} starts of a fork server"
             )
     return [

@@ -52,7 +52,8 @@ class Subject:
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": _CONTAINERS}}
 
 
-SUBJECTS = (Subject(POD_SCALER, "podscaler", "bench"), Subject(WIDGET, "plain", "widget"))
+PLAIN = Subject(WIDGET, "plain", "widget")
+SUBJECTS = (Subject(POD_SCALER, "podscaler", "bench"), PLAIN)
 
 
 def write_project(directory: Path, tasks: Sequence[RawObject] = ()) -> None:

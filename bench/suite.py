@@ -6,7 +6,6 @@ rolecall; those in ``COMPARED`` compare contenders. Each can run separately.
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from bench import comparison, footprint, plans, population, readiness, starvation
 from bench.contenders import NAMES, PEER, WARM, Contender, contenders
 from bench.machine import describe_machine, load_average
+from bench.operator_process import program
 from bench.report import Measure, head, table
 from bench.stage import PROJECT, QUICK, Effort, Stage, progress, until
 from bench.subjects import CONTENT, POD_SCALER, with_revision
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour")
     add("--only", action="append", choices=SECTIONS, help="measure only this section; may be repeated")
-    add("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
+    add("--peer", type=program, metavar="PATH", help="an ansible-operator binary to compare with")
     programs = "the directory with the peer's ansible-runner (default: that of this Python)"
     add("--peer-programs", type=_program_directory, metavar="DIRECTORY", help=programs)
     add("--contender", action="append", choices=NAMES, help="compare only this one (default: all); may be repeated")
@@ -89,13 +89,6 @@ def _program_directory(text: str) -> Path:
     path = Path(text).resolve()
     if not (path / "ansible-runner").is_file():
         raise argparse.ArgumentTypeError(f"expected a directory with ansible-runner, found {text!r}")
-    return path
-
-
-def _program(text: str) -> Path:
-    path = Path(text).resolve()
-    if not os.access(path, os.X_OK):
-        raise argparse.ArgumentTypeError(f"expected an executable program, found {text!r}")
     return path
 
 
