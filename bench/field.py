@@ -78,14 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the control plane is stopped then too
     try:
-        report = _report([case.discover() for case in _cases(options)], _runners(options), options)
+        text = report([case.discover() for case in _cases(options)], _runners(options), options)
     except (ProjectError, OSError) as error:
         progress(f"The comparison can't be made: {error}")
         return 1
     except KeyboardInterrupt:
         progress("Interrupted; everything is stopped")
         return 130
-    sys.stdout.write(report)
+    sys.stdout.write(text)
     return 0
 
 
@@ -130,7 +130,7 @@ def _runners(options: argparse.Namespace) -> list[Runner]:
     return runners
 
 
-def _report(projects: Sequence[Project], runners: Sequence[Runner], options: argparse.Namespace) -> str:
+def report(projects: Sequence[Project], runners: Sequence[Runner], options: argparse.Namespace) -> str:
     """Run everything, alternating between the runners, and return the table and the differences."""
     names = [runner.name for runner in runners]
     head = ["project", *(f"outcome, {name}" for name in names)]
@@ -187,7 +187,7 @@ def _run(project: Project, runner: Runner, options: argparse.Namespace) -> Resul
             options.home.symlink_to(home)
             stack.callback(options.home.unlink)
         with _operator(project, runner, options.home or home, plane.kubeconfig, log) as operator:
-            result = asyncio.run(_reconcile(project.sample, operator, plane.kubeconfig, options.timeout))
+            result = asyncio.run(reconcile(project.sample, operator, plane.kubeconfig, options.timeout))
             _wait_until_quiet(operator.pid)
             objects = written(before, kubectl.snapshot())
         text = log.read_text(errors="replace")
@@ -248,7 +248,7 @@ def _operator(project: Project, runner: Runner, home: Path, kubeconfig: Path, lo
         process_tree.end(operator, _STOP_SECONDS)
 
 
-async def _reconcile(sample: RawObject, operator: Process, kubeconfig: Path, timeout_seconds: float) -> Result:
+async def reconcile(sample: RawObject, operator: Process, kubeconfig: Path, timeout_seconds: float) -> Result:
     """Create an object and return the outcome of its first run, without the written objects."""
     pid, memory, obj = operator.pid, 0.0, copy.deepcopy(sample)
     async with await Client.connect(str(kubeconfig)) as client:
