@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from bench.stage import until
+
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, RawObject
@@ -22,11 +24,24 @@ Turn = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Finishes:
-    """When objects were seen to be finished, in monotonic seconds."""
+class Observer:
+    """Sees the objects of one kind in one namespace from now on; make one with `observing`."""
 
     at: dict[Turn, float] = field(default_factory=dict)
+    """When objects were seen to be finished, in monotonic seconds."""
     _before: dict[Turn, object] = field(default_factory=dict)
+
+    async def finished(self, turns: Iterable[Turn], within_seconds: float) -> float:
+        """Wait until all these are finished and return when the last one was. Raises TimeoutError."""
+        wanted = set(turns)
+        await until(lambda: wanted <= self.at.keys(), within_seconds, "the objects are finished")
+        return max(self.at[turn] for turn in wanted)
+
+    async def follow(self, events: AsyncIterator[tuple[str, RawObject]]) -> None:
+        """Take the events of a watch."""
+        async for kind, obj in events:
+            if kind in ("ADDED", "MODIFIED"):
+                self.note(obj, time.monotonic())
 
     def note(self, obj: RawObject, now: float) -> None:
         """Take an object as it was seen at a time."""
@@ -41,33 +56,6 @@ class Finishes:
             self.at.setdefault(turn, now)
 
 
-class Observer:
-    """Sees the objects of one kind in one namespace from now on; make one with `observing`."""
-
-    def __init__(self) -> None:
-        self.finishes = Finishes()
-        self._changed = asyncio.Condition()
-
-    async def finished(self, turns: Iterable[Turn], within_seconds: float) -> float:
-        """Wait until all these are finished and return when the last one was. Raises TimeoutError."""
-        wanted = set(turns)
-        try:
-            async with asyncio.timeout(within_seconds), self._changed:
-                await self._changed.wait_for(lambda: wanted <= self.finishes.at.keys())
-        except TimeoutError:
-            raise TimeoutError(f"not seen within {within_seconds:g} s") from None
-        return max(self.finishes.at[turn] for turn in wanted)
-
-    async def follow(self, events: AsyncIterator[tuple[str, RawObject]]) -> None:
-        """Take the events of a watch."""
-        async for kind, obj in events:
-            now = time.monotonic()
-            if kind in ("ADDED", "MODIFIED"):
-                async with self._changed:
-                    self.finishes.note(obj, now)
-                    self._changed.notify_all()
-
-
 @asynccontextmanager
 async def observing(client: Client, gvk: GVK, namespace: str) -> AsyncIterator[Observer]:
     """Watch a kind in a namespace until the end of the block."""
@@ -75,7 +63,7 @@ async def observing(client: Client, gvk: GVK, namespace: str) -> AsyncIterator[O
     async for page, version in client.list_pages(gvk, namespace):
         latest = version
         for obj in page:
-            observer.finishes.note(obj, time.monotonic())
+            observer.note(obj, time.monotonic())
     following = asyncio.create_task(observer.follow(client.watch(gvk, namespace, latest, _WATCH_SECONDS)))
     try:
         yield observer

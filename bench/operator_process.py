@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -43,24 +43,15 @@ class PlayStarts:
     first: float = math.inf
     last: dict[str, float] = field(default_factory=dict)
     count: int = 0
-    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def read(self, stream: asyncio.StreamReader) -> None:
         """Take lines of nanoseconds and object until the stream ends; other operators may print what they like."""
         async for line in stream:
             nanoseconds, _, name = line.decode(errors="replace").strip().partition(" ")
-            if not nanoseconds.isdecimal():
-                continue
-            async with self._changed:
+            if nanoseconds.isdecimal():
                 self.last[name] = int(nanoseconds) / 1e9
                 self.first = min(self.first, self.last[name])
                 self.count += 1
-                self._changed.notify_all()
-
-    async def wait(self, holds: Callable[[], bool], within_seconds: float) -> None:
-        """Wait until something holds for what is known here. Raises TimeoutError."""
-        async with asyncio.timeout(within_seconds), self._changed:
-            await self._changed.wait_for(holds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,8 @@ async def _measure_many(stage: Stage, directory: Path, count: int, base: int) ->
 async def _reconcile_all(stage: Stage, operator: Operator, keys: list[ObjectKey]) -> tuple[float, float]:
     """Wait until each object had its first run and every status is written; return the seconds, and those of CPU."""
     cpu, plays, count = operator.cpu_seconds, operator.plays, len(keys)
-    await plays.wait(lambda: len(plays.last) == count, _PLAY_SECONDS + count * _PER_OBJECT_SECONDS)
+    within_seconds = _PLAY_SECONDS + count * _PER_OBJECT_SECONDS
+    await until(lambda: len(plays.last) == count, within_seconds, "each object had a play")
     took = max(plays.last.values()) - plays.first, operator.cpu_seconds - cpu
 
     async def are_settled() -> bool:
@@ -107,7 +108,7 @@ async def _latency(stage: Stage, operator: Operator, key: ObjectKey, revision: i
     asked = time.monotonic()
     await stage.client.patch(WIDGET, key, {"spec": {"revision": revision}})
     answered = time.monotonic()
-    await plays.wait(lambda: plays.last[name] > asked, _PLAY_SECONDS)
+    await until(lambda: plays.last[name] > asked, _PLAY_SECONDS, f"{key} had a play")
 
     async def is_settled() -> bool:
         return _is_settled(await stage.client.get(WIDGET, key))

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from inspect import isawaitable
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,10 +66,10 @@ def progress(text: str) -> None:
     sys.stderr.write(f"[{time.strftime('%H:%M:%S')}] {text}\n")
 
 
-async def until(holds: Callable[[], Awaitable[object]], within_seconds: float, what: str) -> None:
-    """Wait until something holds. Raises TimeoutError that names it."""
+async def until(holds: Callable[[], object], within_seconds: float, what: str) -> None:
+    """Wait until something holds, which can be awaitable. Raises TimeoutError that names it."""
     deadline = time.monotonic() + within_seconds
-    while not await holds():
+    while not (await found if isawaitable(found := holds()) else found):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within_seconds:g} s: {what}")
         await asyncio.sleep(LOOK_EVERY_SECONDS)

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from bench.observer import Finishes, Observer
+from bench.observer import Observer
 
 
 def widget(generation: int, status: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def successful(completion: str, *, observed: int | None = None, value: str = "Tr
 
 def finishes(*seen: dict[str, Any]) -> dict[tuple[str, int], float]:
     """Return what is finished after these objects were seen in the seconds 1, 2 and so on."""
-    found = Finishes()
+    found = Observer()
     for second, obj in enumerate(seen, 1):
         found.note(obj, second)
     return found.at
@@ -61,9 +61,9 @@ async def test_who_waits_is_told_when_all_are_finished() -> None:
     await observer.follow(
         events(("ADDED", widget(1)), ("BOOKMARK", {}), ("MODIFIED", widget(1, successful("10:00", observed=1))))
     )
-    assert await waiting == observer.finishes.at["a", 1]
+    assert await waiting == observer.at["a", 1]
 
 
 async def test_what_never_finishes_is_waited_for_until_the_deadline() -> None:
-    with pytest.raises(TimeoutError, match="not seen within 0 s"):
+    with pytest.raises(TimeoutError, match="not within 0 s: the objects are finished"):
         await Observer().finished([("a", 1)], 0)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from bench.operator_process import PlayStarts, running
+from bench.stage import until
 
 READY = {"msg": "Workers started", "level": "info", "ts": "2999-01-01T00:00:00+00:00"}
 TALKS = (
@@ -26,26 +27,10 @@ async def test_the_first_start_and_the_last_of_each_object_are_known_and_all_are
     assert (plays.first, plays.last, plays.count) == (1.0, {"ns/a": 3.5, "ns/b": 2.0}, 3)
 
 
-async def test_who_waits_for_a_start_is_told_of_it() -> None:
-    stream = asyncio.StreamReader()
-    plays = PlayStarts()
-    waiting = asyncio.create_task(plays.wait(lambda: plays.count == 2, 10))
-    reading = asyncio.create_task(plays.read(stream))
-    stream.feed_data(b"1 ns/a\n2 ns/a\n")
-    await waiting
-    stream.feed_eof()
-    await reading
-
-
-async def test_a_start_that_never_comes_is_waited_for_until_the_deadline() -> None:
-    with pytest.raises(TimeoutError):
-        await PlayStarts().wait(lambda: False, 0)
-
-
 async def test_an_operator_is_ready_at_the_time_of_its_log_line_and_stopped_at_the_end(tmp_path: Path) -> None:
     async with running(command(READY), tmp_path, {}) as operator:
         assert await operator.ready() > 900 * 365 * 86400
-        await operator.plays.wait(lambda: "ns/a" in operator.plays.last, 10)
+        await until(lambda: "ns/a" in operator.plays.last, 10, "the play starts")
         assert operator.memory_bytes > 0
     assert operator.process.returncode is not None
 
