@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from rolecall.kube.connection import Request, read_object
-from rolecall.kube.errors import NotFoundError
+from rolecall.kube.errors import NotFoundError, NotServedError
 from rolecall.kube.metadata import generation_of, resource_version_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.config.watches import Watch
@@ -181,6 +181,6 @@ async def stored(context: PlanContext, ident: ObjectId) -> tuple[GVK, RawObject]
         return None
     try:
         body = await context.client.receive(Request("GET", resource.path_of(ident.key)))
-    except NotFoundError:
+    except (NotFoundError, NotServedError):  # a run may remove the kind
         return None
     return resource.gvk, read_object(body, resource.plural)

@@ -15,7 +15,7 @@ from typing import Final
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import NotFoundError
+from rolecall.kube.errors import NotFoundError, NotServedError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
@@ -206,7 +206,7 @@ class PlannedReconciles:
         """Return the status of the object in the sandbox."""
         try:
             status = (await self.context.client.get(self.watch.gvk, self.key)).get("status")
-        except NotFoundError:
+        except (NotFoundError, NotServedError):  # a run may remove the kind
             return {}
         return status if isinstance(status, dict) else {}
 

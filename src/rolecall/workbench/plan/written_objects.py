@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request, read_object
-from rolecall.kube.errors import KubeError, NotFoundError
+from rolecall.kube.errors import KubeError, NotFoundError, NotServedError
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import decode_object
@@ -59,7 +59,7 @@ class WrittenObjects:
         if name and not resource.is_virtual and (info.group, info.resource, key) not in self._before:
             try:
                 obj = read_object(await self.client.receive(Request("GET", resource.path_of(key))), resource.plural)
-            except NotFoundError:
+            except (NotFoundError, NotServedError):  # a run may define and remove the kind
                 obj = None
             self._keep(info, key, obj)
 
