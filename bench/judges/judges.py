@@ -182,6 +182,8 @@ def _sdk(name: str) -> Prepare:
         sample = next(iter(sorted((project / "config/samples").glob("*_v*.yaml"))))
         manager = field_projects.Case(project, sample).discover()
         own = {key: value for key, value in manager.variables.items() if key != "WATCH_NAMESPACE"}
+        if (project / "ansible.cfg").exists():  # the Dockerfile of "advanced" copies it to /etc/ansible
+            own["ANSIBLE_CONFIG"] = str(project / "ansible.cfg")
         return Prepared(cases, Setting(environment, programs), project, own, manager.arguments)
 
     return prepare
