@@ -108,7 +108,6 @@ GUIDES = (
         left_out={
             "make deploy IMG=registry.example/rolecall:0.1.0 DEPLOY=deploy/dashboard": OF_DEPLOYMENT,
             "kubectl port-forward --namespace rolecall-system deployment/rolecall 8090": OF_PODS,
-            "rolecall top --url http://127.0.0.1:8090": "tests/unit/workbench/test_top.py does it in a pseudo-terminal",
         },
     ),
     Guide("docs/guides/replay.md", "tests/integration/test_replay_guide.py"),

@@ -15,7 +15,7 @@ import yaml
 
 from tests.e2e.cluster import NAMESPACE, PROJECT, Cluster, Document, eventually, is_running
 from tests.e2e.images import CHANGED, OPERATOR
-from tests.e2e.operator_pod import fetch, in_operator, leader
+from tests.e2e.operator_pod import FETCH, fetch, in_operator, leader
 from tests.e2e.reader import Reader
 from tests.guides import guide
 from tests.outcomes import check
@@ -197,11 +197,19 @@ def test_dashboard_is_served_through_a_forwarded_port(deployed: Cluster) -> None
     deployed.make("deploy", f"IMG={OPERATOR}", "DEPLOY=deploy/dashboard")
     deployed.wait_for_rollout()
     pod = eventually(lambda: leader(deployed), bool, 120, "a replica leads")
-    top = (*deployed.environment.run_in, sys.executable, "-m", "rolecall", "top", "--once")
+    read = (*deployed.environment.run_in, "env", "no_proxy=*", sys.executable, "-c", FETCH)
+
+    def look() -> Document:
+        response: Document = json.loads(deployed.run(*read, "http://127.0.0.1:8090/?format=json").stdout or "{}")
+        return response
+
+    def have_succeeded(view: Document) -> bool:
+        return [row["state"] for row in view.get("rows", [])].count("succeeded") > 2
+
     with deployed.port_forward(NAMESPACE, f"pod/{pod}", 8090):
-        seen = eventually(lambda: deployed.run(*top).stdout, lambda text: text.count("✓ succeeded") > 5, 240, "top")
-    assert "foo-sample/foos.samplecontroller.k8s.io" in seen
-    assert "This replica runs the roles." in seen
+        view = eventually(look, have_succeeded, 240, "the dashboard shows objects that have succeeded")
+    assert ("foo-sample", "foos.samplecontroller.k8s.io") in [(row["namespace"], row["name"]) for row in view["rows"]]
+    assert view["replica"]["text"] == "This replica runs the roles."
 
 
 def test_upgrade_to_a_changed_role_reconciles_existing_objects(

@@ -25,7 +25,6 @@ EPILOG = """To get started:
 
 COMMANDS: Final = (
     "run",
-    "top",
     "validate",
     "plan",
     "crashtest",

@@ -126,7 +126,7 @@ def next_steps(demo: KeptDemo) -> str:
     plan = f"\n  rolecall plan -f {demo.edited_sample}" if demo.edited_sample else ""
     newest = max(demo.records.glob(f"*{SUFFIX}"), default=None)
     show = f"\n  rolecall record show {newest}" if newest else ""
-    look = f"\nLook at it: {demo.page}, or in the terminal: rolecall top --url {demo.page}" if demo.page else ""
+    look = f"\nLook at it: {demo.page}" if demo.page else ""
     return f"""
 Everything is still running.{look}
 To use it:
