@@ -44,6 +44,19 @@ from rolecall.system import logs
 from rolecall.system.logs import Event, LogSettings, get_logger, printable
 
 _GVK = re.compile(r"(?P<group>[^/]*)/(?P<version>[^,]*), Kind=(?P<kind>.*)", re.DOTALL)
+_HANDLER = "logging_event_handler"
+_FAILED_KEYS = {"task": "EventData.Task", "path": "EventData.FailedTaskPath"}
+
+_LOGGERS = {"operator": "cmd", "run": "runner", "watch": "ansible-controller", "controller": "ansible-controller"}
+_LEVELS = {"warning": "warn", "critical": "panic"}
+
+STOP_LIMIT_SECONDS = 30.0
+"""How long a stop may take after the last reconcile; what usually takes a second may hang."""
+
+EPILOG = (
+    "WATCH_NAMESPACE lists the namespaces to watch, separated by commas; unset or empty means all namespaces. "
+    "KUBECONFIG selects the cluster; if it is unset, the pod's service account is used, then ~/.kube/config."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +68,6 @@ class _Words:
     logger: str = ""
 
 
-_HANDLER = "logging_event_handler"
-_FAILED_KEYS = {"task": "EventData.Task", "path": "EventData.FailedTaskPath"}
 _MESSAGES = {
     "Task started": _Words(
         "[playbook task start]", {"task": "EventData.Name", "full_name": "EventData.Name"}, _HANDLER
@@ -74,8 +85,6 @@ _MESSAGES = {
     "Watching child resource": _Words("Watching child resource", {"dependent": "kind", "gvk": "enqueue_kind"}, "proxy"),
     "Exiting": _Words("Exiting.", logger="cmd"),
 }
-_LOGGERS = {"operator": "cmd", "run": "runner", "watch": "ansible-controller", "controller": "ansible-controller"}
-_LEVELS = {"warning": "warn", "critical": "panic"}
 
 
 def use_go_runner_wording(_logger: object, _method: str, event: Event) -> Event:
@@ -125,14 +134,6 @@ def ansible_operator_program() -> Program:
 
 
 logger = get_logger("cmd")
-
-STOP_LIMIT_SECONDS = 30.0
-"""How long a stop may take after the last reconcile; what usually takes a second may hang."""
-
-EPILOG = (
-    "WATCH_NAMESPACE lists the namespaces to watch, separated by commas; unset or empty means all namespaces. "
-    "KUBECONFIG selects the cluster; if it is unset, the pod's service account is used, then ~/.kube/config."
-)
 
 
 def add_parser(commands: Any) -> None:

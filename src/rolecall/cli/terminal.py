@@ -24,6 +24,9 @@ BROKEN_PIPE: Final = 141
 _REPORTED_ANYWAY: Final = frozenset({"run", "reconciler"})
 """The loggers of what becomes of runs."""
 
+INTERRUPTED: Final = 130
+"""The exit code of an interrupted command: that of a shell for SIGINT."""
+
 
 def exit_code_of(command: Callable[[], int]) -> int:
     """Return the exit code of a command, or BROKEN_PIPE if the reader of its standard output leaves before its end."""
@@ -110,10 +113,6 @@ def print_lines(lines: Iterable[StyledLine]) -> None:
     console = Console()
     for line in lines:
         console.print(Text(printable(line.text), line.style), soft_wrap=True)
-
-
-INTERRUPTED: Final = 130
-"""The exit code of an interrupted command: that of a shell for SIGINT."""
 
 
 @contextmanager

@@ -27,6 +27,11 @@ MAX_AGE_SECONDS: Final = 30.0
 """How long a resource list is used before it is fetched again."""
 
 _NOT_SERVED: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+ACCEPT: Final = f"{_AGGREGATED.format('v2')},{_AGGREGATED.format('v2beta1')},application/json"
+AGGREGATED: Final = "APIGroupDiscoveryList"
+_CORE, _GROUPS, _VERSION = "/api", "/apis", "/version"
+_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +137,6 @@ def read_resource_list(group: str, version: str, response: dict[str, Any]) -> tu
         if "/" not in item["name"]
     )
 
-
-_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
-ACCEPT: Final = f"{_AGGREGATED.format('v2')},{_AGGREGATED.format('v2beta1')},application/json"
-AGGREGATED: Final = "APIGroupDiscoveryList"
-_CORE, _GROUPS, _VERSION = "/api", "/apis", "/version"
-_SECONDS: Final = 5.0
 
 Resources = list[dict[str, Any]]
 """The resources of a version and their subresources, as in an APIResourceList."""

@@ -11,6 +11,7 @@ from typing import Any
 from rolecall.kube.references import GVK
 
 MESSAGE_LIMIT = 512
+_TOO_LARGE_FOR_ETCD = ("request is too large", "message larger than max")
 
 
 class KubeError(Exception):
@@ -91,9 +92,6 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     410: GoneError,
     422: InvalidError,
 }
-
-
-_TOO_LARGE_FOR_ETCD = ("request is too large", "message larger than max")
 
 
 def from_status(status: int, body: object) -> ApiError:

@@ -17,6 +17,11 @@ from jsonpath_ng.ext import parse
 
 from rolecall.kube.references import RawObject
 
+NO_MATCH = ()
+"""The fingerprint of a path that matches nothing."""
+
+_SHORT = 64
+
 
 @lru_cache(maxsize=1024)
 def parse_path(text: str) -> JSONPath:
@@ -34,12 +39,6 @@ def values_at(path: JSONPath, document: object) -> list[Any]:
     except (AttributeError, KeyError, TypeError, ValueError):
         # jsonpath_ng raises these if an operator meets a value of an unexpected type.
         return []
-
-
-NO_MATCH = ()
-"""The fingerprint of a path that matches nothing."""
-
-_SHORT = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ _BUILT_IN_GROUPS: Final = frozenset(
 )
 """The groups of Kubernetes with a dot. Other groups that end with ``k8s.io`` are those of CRDs."""
 
+SECRETS: Final = ("", "secrets")
+"""The group and resource of requests for Secrets."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class GVK:
@@ -58,8 +61,6 @@ class GVK:
 
 
 SECRET: Final = GVK("", "v1", "Secret")
-SECRETS: Final = ("", "secrets")
-"""The group and resource of requests for Secrets."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

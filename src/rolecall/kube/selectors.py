@@ -16,6 +16,10 @@ from rolecall.kube.references import RawObject
 WITH_VALUES = ("In", "NotIn")
 WITHOUT_VALUES = ("Exists", "DoesNotExist")
 _OPERATORS = WITH_VALUES + WITHOUT_VALUES
+_IN: Final = re.compile(r"(?P<key>[^\s!=]+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)")
+_EQUAL: Final = re.compile(r"(?P<key>[^\s!=]+)\s*(?P<operator>==?|!=)\s*(?P<value>\S*)")
+_SEPARATOR: Final = re.compile(r",(?![^(]*\))")
+"""A comma that is not in brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,6 @@ def _read_expression(where: str, raw: Any) -> Requirement:
 
 def _invalid(where: str, expected: str, found: object) -> ValueError:
     return ValueError(f"{where}: expected {expected}, found {found!r}")
-
-
-_IN: Final = re.compile(r"(?P<key>[^\s!=]+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)")
-_EQUAL: Final = re.compile(r"(?P<key>[^\s!=]+)\s*(?P<operator>==?|!=)\s*(?P<value>\S*)")
-_SEPARATOR: Final = re.compile(r",(?![^(]*\))")
-"""A comma that is not in brackets."""
 
 
 def selects(obj: RawObject, labels: str, fields: str) -> bool:

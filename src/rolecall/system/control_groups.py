@@ -15,6 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SYSTEM = Path("/")
+_NO_LIMIT_BYTES = 1 << 60
+"""Version 1 of control groups has a number near the maximum for no limit."""
+
+# For each version: files for limit, use and kills by the kernel; keys of memory.stat for the reclaimable cache.
+_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control"),
+    2: ("memory.max", "memory.current", "memory.events"),
+}
+_CACHED = {1: ("total_inactive_file", "total_active_file"), 2: ("inactive_file", "active_file")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +64,6 @@ def control_groups(controller: str, system: Path = SYSTEM) -> Iterator[ControlGr
             for each in (directory, *directory.parents):
                 if each == root or root in each.parents:
                     yield ControlGroup(version, each)
-
-
-_NO_LIMIT_BYTES = 1 << 60
-"""Version 1 of control groups has a number near the maximum for no limit."""
-
-# For each version: files for limit, use and kills by the kernel; keys of memory.stat for the reclaimable cache.
-_FILES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control"),
-    2: ("memory.max", "memory.current", "memory.events"),
-}
-_CACHED = {1: ("total_inactive_file", "total_active_file"), 2: ("inactive_file", "active_file")}
 
 
 @dataclass(frozen=True, slots=True)

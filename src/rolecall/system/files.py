@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+_UNLOCKED = "new-"
+"""The prefix of a directory's name between its creation and its lock, so that no other process removes it."""
+
 
 def write_private(path: Path, content: bytes | str) -> None:
     """Write a file of mode 0600 atomically: no reader ever sees a part of it, and no symbolic link is followed.
@@ -61,10 +64,6 @@ def check_writable(path: Path) -> None:
 
 def _is_open_to_all(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_IWOTH and found.st_mode & stat.S_ISVTX)
-
-
-_UNLOCKED = "new-"
-"""The prefix of a directory's name between its creation and its lock, so that no other process removes it."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ _DIRECTORY_VARIABLES = {
 }
 _DECISIVE = ("ANSIBLE_ALLOW_BROKEN_CONDITIONALS", "ANSIBLE_GATHERING")
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
+MINIMUM = "2.18"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +137,6 @@ def _paths(
         yield from default[1:]
     for each in filter(None, given.split(os.pathsep)):
         yield each if each.startswith(_EXPANDED_BY_ANSIBLE) else str(base / each)
-
-
-MINIMUM = "2.18"
 
 
 def check_ansible_core() -> None:

@@ -20,6 +20,12 @@ from rolecall.runner.config.watch_keys import PLAYBOOK, ROLE, VARIABLES
 from rolecall.runner.config.yaml_reader import MappingReader, describe_error, first_document
 
 FULL_NAME_PARTS = 3
+_ENDINGS = (".yml", ".yaml", ".json")
+ARGUMENT_SPECS = tuple(f"meta/{name}{ending}" for name in ("argument_specs", "main") for ending in _ENDINGS)
+"""Where a role may have its argument specs, in Ansible's order."""
+
+_KEY = "argument_specs"
+DECLARED = "declared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +91,6 @@ class ContentFinder:
 
     def _listed(self, variable: str) -> list[Path]:
         return [self.directory / item for item in self.environment.get(variable, "").split(os.pathsep) if item]
-
-
-_ENDINGS = (".yml", ".yaml", ".json")
-ARGUMENT_SPECS = tuple(f"meta/{name}{ending}" for name in ("argument_specs", "main") for ending in _ENDINGS)
-"""Where a role may have its argument specs, in Ansible's order."""
-
-_KEY = "argument_specs"
-DECLARED = "declared"
 
 
 def read_declared(reader: MappingReader, contents: Iterable[Content | None]) -> dict[Content, frozenset[str]] | None:

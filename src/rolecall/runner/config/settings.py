@@ -15,6 +15,14 @@ from rolecall.kube.references import GVK
 from rolecall.system.control_groups import available_cpus
 from rolecall.system.logs import get_logger
 
+HIGHEST_VERBOSITY = 7
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
 
 class LogEvents(StrEnum):
     """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
@@ -234,14 +242,6 @@ def resolve_max_concurrent_runs(settings: Settings, workers: Iterable[int]) -> i
 
 
 logger = get_logger("cmd")
-
-HIGHEST_VERBOSITY = 7
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 
 
 def parse_boolean(text: str) -> bool:

@@ -16,6 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 # Quoted spellings are strings; the Go runner's parser accepts them as booleans.
 BOOLEANS = {"y": True, "yes": True, "true": True, "on": True, "n": False, "no": False, "false": False, "off": False}
+_NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +110,6 @@ MAPPING = Type("mapping", _mapping)
 """Its keys keep their spelling."""
 PATH_OR_MAPPING: Type[Any] = Type("JSONPath or mapping", lambda value: value)
 LIST = Type("list", _list)
-
-
-_NOTHING: Mapping[str, Any] = {}
 
 
 def list_key(name: str, text: str, **further: Any) -> Key[Sequence[Any]]:

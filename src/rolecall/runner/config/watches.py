@@ -32,6 +32,8 @@ from rolecall.runner.config.yaml_reader import (
 )
 from rolecall.system.logs import get_logger
 
+_TRIGGER_REFERENCES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
+
 
 class ReferenceType(StrEnum):
     """How a primary and another object refer to each other."""
@@ -64,8 +66,6 @@ class Trigger:
 
 _Path = TypeVar("_Path")
 logger = get_logger("watches")
-
-_TRIGGER_REFERENCES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ _FLOAT = re.compile(
 _INTEGRAL_BELOW = 1e21
 """From this value on, Go writes floats without a fraction with an exponent."""
 
+T = TypeVar("T")
+
+# In this order: ${…}, an unterminated ${, $NAME, one of the shell's special one-character names.
+_REFERENCE = re.compile(r"\$(?:\{([^}]*)\}|(\{)|([A-Za-z_][A-Za-z0-9_]*)|([*#$@!?\-0-9]))")
+
 
 class LocatedMapping(dict[str, Any]):
     """A mapping with its line, the lines of its keys, and its duplicate keys (key, first line, line)."""
@@ -161,7 +166,6 @@ def unknown_key_message(name: str, known: Mapping[str, str]) -> str:
     return f"unknown key (ignored){hint}"
 
 
-T = TypeVar("T")
 Keys = tuple[Key[Any], ...]
 
 
@@ -249,10 +253,6 @@ class MappingReader:
         child = MappingReader(value, key.keys, self._place, f"{self._prefix}{name}.", self.errors)
         self._children.append(child)
         return child
-
-
-# In this order: ${…}, an unterminated ${, $NAME, one of the shell's special one-character names.
-_REFERENCE = re.compile(r"\$(?:\{([^}]*)\}|(\{)|([A-Za-z_][A-Za-z0-9_]*)|([*#$@!?\-0-9]))")
 
 
 def expand_variables(text: str, environment: Mapping[str, str]) -> str:

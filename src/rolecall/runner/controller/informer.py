@@ -54,6 +54,11 @@ SILENCE_SECONDS = 150.0
 """How long a watch may be silent: an API server that sends bookmarks sends one each minute, at most 75 s apart."""
 _HEALTHY_SECONDS = 5.0  # a watch that lasted this long has worked, even without events
 _YIELD_SECONDS = 0.01  # let other tasks run after this time: an object may take microseconds or milliseconds
+_REMIND_SECONDS = 600.0
+_BLOCKING_EXPIRIES = 5
+_EXPIRY_BACKOFF = Backoff(0.05, 10.0)
+_EXPIRES = "Lists expire before their end; listing again"
+_UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
 
 class ScopeChangedError(Exception):
@@ -414,13 +419,6 @@ class Informer:
                 handler(change)
             except Exception:
                 logger.exception("Event handler failed", gvk=str(self.gvk), object=str(change.key))
-
-
-_REMIND_SECONDS = 600.0
-_BLOCKING_EXPIRIES = 5
-_EXPIRY_BACKOFF = Backoff(0.05, 10.0)
-_EXPIRES = "Lists expire before their end; listing again"
-_UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
 
 class WatchFailure(Enum):

@@ -27,6 +27,12 @@ if TYPE_CHECKING:  # tools without metrics use causes too
 ItemT = TypeVar("ItemT", bound=Hashable)
 
 _MAX_PASSED_OVER = 8  # two priorities may be owed a turn at the same time, and even the second gets one in ten
+_MAX_STOPPED_TIMERS = 64  # the heap is rebuilt when it has this many more stopped timers than running ones
+_MAX_HANDED_OUT = 8  # causes of one request, because people read them
+_MAX_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
+
+_MAX_DOUBLINGS = 63
+"""Enough for any sensible maximum; the bound keeps the floats finite."""
 
 
 class Priority(IntEnum):
@@ -111,14 +117,6 @@ class PriorityOrder(Generic[ItemT]):
 
 
 RequestT = TypeVar("RequestT", bound=Hashable)
-
-_MAX_STOPPED_TIMERS = 64  # the heap is rebuilt when it has this many more stopped timers than running ones
-_MAX_HANDED_OUT = 8  # causes of one request, because people read them
-_MAX_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
-
-
-_MAX_DOUBLINGS = 63
-"""Enough for any sensible maximum; the bound keeps the floats finite."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ MAX_LINES: Final = 300
 """The number of shown lines of the diffs of a request, and of a status."""
 
 _WHOLE: Final = 1000
+MAX_STORED: Final = 8
 
 
 def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
@@ -126,9 +127,6 @@ def _request(request: TimelineRequest, scale: _Scale) -> RequestView:
 def _cut(lines: list[str]) -> tuple[str, ...]:
     left = len(lines) - MAX_LINES
     return (*lines[:MAX_LINES], f"… {left} more lines") if left > 0 else tuple(lines)
-
-
-MAX_STORED: Final = 8
 
 
 @dataclass(slots=True)

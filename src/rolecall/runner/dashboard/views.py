@@ -13,6 +13,9 @@ from rolecall.kube.references import GVK
 if TYPE_CHECKING:  # programs that only read the JSON have no records
     from rolecall.runner.record.run_record import RunLine
 
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_STEP: Final = 10
+
 
 class State(StrEnum):
     """The state of an object, most important first."""
@@ -244,9 +247,6 @@ SHAPES: Final = {
     State.SUCCEEDED: "✓",
 }
 """Shapes that distinguish states without colors."""
-
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_STEP: Final = 10
 
 
 def ago(seconds: float, now: float) -> str:

@@ -34,6 +34,9 @@ PREFERENCE_SECONDS = 4.0
 _RENEW_SHARE = 0.5
 """Of the renewal deadline: after so long without a sign of a renewal, every member renews the group Lease."""
 
+_OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+"""The parameters of the 64-bit FNV-1a hash."""
+
 
 def with_preferred_holder(lease: RawObject, holder: str) -> RawObject:
     """Return a Lease that names its preferred next holder; an empty one removes the annotation."""
@@ -375,9 +378,6 @@ class Membership:
 
     def _key(self, record: LeaseRecord) -> ObjectKey:
         return ObjectKey(self.names.group.namespace, record.name)
-
-
-_OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
 def fnv1a_64(data: bytes) -> int:

@@ -46,6 +46,28 @@ _RECONCILE_BUCKETS = (
 _QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-8, 4))
 _PRIORITIES = ("high", "medium", "low")
 _OUTCOMES = ("success", "error", "requeue", "requeue_after")
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The default buckets of Prometheus' Go client, in seconds."""
+
+MAX_USER_METRICS = 1000
+"""The maximum number of metrics of roles: each stays in memory, and in each scrape, as long as the operator runs."""
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{,199}")
+_MAX_DESCRIPTION = 1000
+_OPERATIONS: Mapping[str, Mapping[str, type]] = {
+    "counter": {"increment": bool, "add": float},
+    "gauge": {
+        "increment": bool,
+        "decrement": bool,
+        "add": float,
+        "subtract": float,
+        "set": float,
+        "set_to_current_time": bool,
+    },
+    "histogram": {"observe": float},
+    "summary": {"observe": float},
+}
+_TYPE_NAMES: Mapping[type, str] = {str: "a string", float: "a number", bool: "true or false"}
 
 
 class Registry(CollectorRegistry):
@@ -338,30 +360,6 @@ class ControllerMetrics:
             self._metrics.created_at.times[labels] = datetime.fromisoformat(timestamp or "").timestamp()
         except ValueError:
             self._metrics.created_at.times.pop(labels, None)
-
-
-DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""The default buckets of Prometheus' Go client, in seconds."""
-
-MAX_USER_METRICS = 1000
-"""The maximum number of metrics of roles: each stays in memory, and in each scrape, as long as the operator runs."""
-
-_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{,199}")
-_MAX_DESCRIPTION = 1000
-_OPERATIONS: Mapping[str, Mapping[str, type]] = {
-    "counter": {"increment": bool, "add": float},
-    "gauge": {
-        "increment": bool,
-        "decrement": bool,
-        "add": float,
-        "subtract": float,
-        "set": float,
-        "set_to_current_time": bool,
-    },
-    "histogram": {"observe": float},
-    "summary": {"observe": float},
-}
-_TYPE_NAMES: Mapping[type, str] = {str: "a string", float: "a number", bool: "true or false"}
 
 
 class RefusedError(Exception):

@@ -59,6 +59,8 @@ URL_VARIABLE = "ROLECALL_METRICS_URL"
 """The environment variable with the URL of the endpoint; the module ``rolecall.util.osdk_metric`` reads it."""
 
 _HIGHEST_PORT = 65535
+_LIFETIME = dt.timedelta(days=365)
+_CLOCK_TOLERANCE = dt.timedelta(minutes=5)
 
 
 @asynccontextmanager
@@ -285,10 +287,6 @@ def user_metrics_application(apply: Callable[[object], None]) -> web.Application
 def run_environment(port: int) -> Mapping[str, str]:
     """Return the environment variables with which a run finds the endpoint."""
     return {URL_VARIABLE: f"http://{LOOPBACK}:{port}{METRICS_PATH}"}
-
-
-_LIFETIME = dt.timedelta(days=365)
-_CLOCK_TOLERANCE = dt.timedelta(minutes=5)
 
 
 def mounted_directory() -> Path:

@@ -42,6 +42,9 @@ PROGRAM = "ansible-playbook"
 _READ_BYTES = 65536
 _RELEVANT_PREFIXES = ("ANSIBLE_", "_ANSIBLE_", "PYTHON", "LC_", "LD_", "AWX_", "ORIGINAL_STDOUT_")
 _RELEVANT = frozenset({"HOME", "LANG", "LANGUAGE", "USER", "VIRTUAL_ENV", "COLUMNS", "NO_COLOR"})
+_LOCAL = "ansible.plugins.connection.local"
+_SHELL = "ansible.plugins.shell.sh"
+_EXECUTABLE = "/bin/sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +203,6 @@ def _close_connections_in_children() -> None:
 
     wrap(urllib3.PoolManager, "__init__", init)
     os.register_at_fork(after_in_child=close_connections)
-
-
-_LOCAL = "ansible.plugins.connection.local"
-_SHELL = "ansible.plugins.shell.sh"
-_EXECUTABLE = "/bin/sh"
 
 
 class NeedsWorker(BaseException):

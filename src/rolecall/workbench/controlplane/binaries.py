@@ -45,6 +45,10 @@ MEMORY_FOR_LAZY_COLLECTION = 2 * 2**30  # for each CPU: the largest packages the
 LAZY_COLLECTION = {"GOGC": "800"}
 
 Report = Callable[[str], None]
+PINS_FILE = "pins"
+PARTIAL_PREFIX = ".partial-"
+VERSION_TIMEOUT_SECONDS = 20.0
+VERSION_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.\d+")
 
 
 def module_directory() -> Path:
@@ -213,11 +217,6 @@ class _Builder:
 def _failure(what: str, code: int, lines: Sequence[str]) -> BinariesUnavailableError:
     return BinariesUnavailableError(f"{what} ended with exit code {code}: {'; '.join(lines[-ERROR_LINES:])}")
 
-
-PINS_FILE = "pins"
-PARTIAL_PREFIX = ".partial-"
-VERSION_TIMEOUT_SECONDS = 20.0
-VERSION_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.\d+")
 
 Programs = dict[str, Path]
 Fetch = Callable[[Sequence[Program], Path, Report], None]

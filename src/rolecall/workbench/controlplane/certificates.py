@@ -34,6 +34,10 @@ from rolecall.workbench.controlplane.errors import ControlPlaneError
 LIFETIME = dt.timedelta(days=3650)
 CLOCK_TOLERANCE = dt.timedelta(minutes=5)
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+ADMIN = "admin"
+ADMIN_GROUP = "system:masters"
+FIRST_SERVICE_ADDRESS = "10.96.0.1"
+TOKEN_LIFETIME_SECONDS = 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -171,12 +175,6 @@ def kubeconfig(cluster: str, server: str, authority: bytes, user: dict[str, Any]
         "current-context": cluster,
     }
     return yaml.safe_dump(content, sort_keys=False).encode()
-
-
-ADMIN = "admin"
-ADMIN_GROUP = "system:masters"
-FIRST_SERVICE_ADDRESS = "10.96.0.1"
-TOKEN_LIFETIME_SECONDS = 365 * 24 * 3600
 
 
 class Credentials:

@@ -38,6 +38,14 @@ from rolecall.workbench.controlplane.state import State, StateStore
 
 POLL_SECONDS = 0.03
 PROBE = ("kube-system", "rolecall-probe")
+READY_TIMEOUT_SECONDS = 90.0
+NOTICE_SECONDS = 5.0
+LOG_LINES = 15
+PORT_ATTEMPTS = 5
+PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
+PORT_TAKEN = "address already in use"
+KEPT_ENVIRONMENT = ("PATH", "LANG", "TZ")
+STOP_GRACE_SECONDS = 2.0  # an API server would wait for its watches, which never end
 
 
 def wait_until(condition: Callable[[], bool], deadline: float, check: Callable[[], None]) -> bool:
@@ -129,14 +137,6 @@ class ProbePod:
         self._server.request("DELETE", f"/api/v1/namespaces/{self._namespace}/events?fieldSelector={selector}")
         return self._server.request("DELETE", f"{self._pods}/{self._name}?gracePeriodSeconds=0")
 
-
-READY_TIMEOUT_SECONDS = 90.0
-NOTICE_SECONDS = 5.0
-LOG_LINES = 15
-PORT_ATTEMPTS = 5
-PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
-PORT_TAKEN = "address already in use"
-KEPT_ENVIRONMENT = ("PATH", "LANG", "TZ")
 
 Report = Callable[[str], None]
 
@@ -297,9 +297,6 @@ class Startup:
         """Return the environment of components, without the caller's proxy, kubeconfig or home directory."""
         kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         return kept | {"HOME": str(self._layout.root)}
-
-
-STOP_GRACE_SECONDS = 2.0  # an API server would wait for its watches, which never end
 
 
 def _silent(_message: str) -> None:

@@ -49,6 +49,19 @@ OLDEST_ETCD = (3, 6)
 OLDEST_KWOK = (0, 8)
 
 PINS = f"etcd {ETCD}\nkubernetes {KUBERNETES}\nkwok {KWOK}\n"
+SERVER_NAMES = frozenset({"kube-apiserver", "kube-controller-manager", "kube-scheduler"})
+SHA256 = re.compile(r"[0-9a-f]{64}")
+OPEN_SECONDS = 8.0
+STALL_SECONDS = 30.0
+TEXT_BYTES = 4 * 1024 * 1024
+WEB_ERRORS = (OSError, ValueError, http.client.HTTPException)
+CHECKSUMS = Path(__file__).with_name("checksums.txt")
+MIRROR_VARIABLE = "ROLECALL_DOWNLOAD_MIRROR"
+PROGRESS_SECONDS = 5.0
+CHUNK_BYTES = 1024 * 1024
+MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,10 +87,7 @@ PROGRAMS = (
     _kubernetes("kubectl"),
 )
 PROGRAM_NAMES = tuple(program.name for program in PROGRAMS)
-SERVER_NAMES = frozenset({"kube-apiserver", "kube-controller-manager", "kube-scheduler"})
 
-
-SHA256 = re.compile(r"[0-9a-f]{64}")
 
 ReadChecksum = Callable[[str, str], str | None]
 
@@ -137,14 +147,6 @@ def read_github_release(text: str, name: str) -> str | None:
 
 def _checked(text: str) -> str | None:
     return text.lower() if SHA256.fullmatch(text.lower()) else None
-
-
-OPEN_SECONDS = 8.0
-STALL_SECONDS = 30.0
-TEXT_BYTES = 4 * 1024 * 1024
-WEB_ERRORS = (OSError, ValueError, http.client.HTTPException)
-
-T = TypeVar("T")
 
 
 class HostUnreachableError(BinariesUnavailableError):
@@ -232,9 +234,6 @@ def _read(url: str) -> str:
         return response.read(TEXT_BYTES).decode()
 
 
-CHECKSUMS = Path(__file__).with_name("checksums.txt")
-
-
 @dataclass(frozen=True)
 class Checksum:
     """The SHA-256 of a file in hexadecimal digits, and where it comes from."""
@@ -282,11 +281,6 @@ class Checksums:
             )
         return Checksum(sha256, f"published at {url}")
 
-
-MIRROR_VARIABLE = "ROLECALL_DOWNLOAD_MIRROR"
-PROGRESS_SECONDS = 5.0
-CHUNK_BYTES = 1024 * 1024
-MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 Report = Callable[[str], None]
 

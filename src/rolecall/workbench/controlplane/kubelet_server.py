@@ -44,6 +44,28 @@ STATES_ANNOTATION = "rolecall.dev/container-states"
 """Where the stages of kwok read the states of a pod's containers."""
 
 STATES = ("Running", "Terminated", "ImagePullBackOff")
+_VALUES: Mapping[str, tuple[str, Container[object]]] = {
+    "exitCode": ("0 to 255", range(256)),
+    "state": (", ".join(STATES), STATES),
+    **dict.fromkeys(("port", "targetPort"), ("1 to 65535", range(1, 65536))),
+}
+
+_PATTERNS = ("pod", "container", "command")
+_KEYS: Mapping[str, Sequence[str]] = {
+    "command": ("pod", "container", "stdout", "stderr", "exitCode", "command"),
+    "log": ("pod", "container", "log"),
+    "state": ("pod", "container", "exitCode", "state"),
+    "port": ("pod", "targetPort", "port"),
+}
+
+STDOUT, STDERR, ERROR = 1, 2, 3
+"""The channels of the remote command protocol; the first byte of each message names its channel."""
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+CHUNK_BYTES = 32 * 1024
+TIMEOUT = aiohttp.ClientTimeout(total=10)
+CERTIFICATES = Layout(Path()).certificates
+TRUE = frozenset({"1", "true"})
 
 
 class InvalidResponseError(Exception):
@@ -97,20 +119,8 @@ class Response:
         )
 
 
-_VALUES: Mapping[str, tuple[str, Container[object]]] = {
-    "exitCode": ("0 to 255", range(256)),
-    "state": (", ".join(STATES), STATES),
-    **dict.fromkeys(("port", "targetPort"), ("1 to 65535", range(1, 65536))),
-}
 _TYPES: Mapping[str, type] = {
     field.name: type("" if field.default is None else field.default) for field in fields(Response)
-}
-_PATTERNS = ("pod", "container", "command")
-_KEYS: Mapping[str, Sequence[str]] = {
-    "command": ("pod", "container", "stdout", "stderr", "exitCode", "command"),
-    "log": ("pod", "container", "log"),
-    "state": ("pod", "container", "exitCode", "state"),
-    "port": ("pod", "targetPort", "port"),
 }
 
 
@@ -165,15 +175,6 @@ def _response(item: Any, place: str) -> Response:
             raise InvalidResponseError(f"{place}: {key}: expected a regular expression: {error}") from error
     return response
 
-
-STDOUT, STDERR, ERROR = 1, 2, 3
-"""The channels of the remote command protocol; the first byte of each message names its channel."""
-
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-CHUNK_BYTES = 32 * 1024
-TIMEOUT = aiohttp.ClientTimeout(total=10)
-CERTIFICATES = Layout(Path()).certificates
-TRUE = frozenset({"1", "true"})
 
 log = logging.getLogger(KUBELET)
 

@@ -44,6 +44,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 KILL_WAIT_SECONDS = 10.0
 POLL_SECONDS = 0.01
 START_TICKS_FIELD = 19  # counted from the field behind the program's name in /proc/PID/stat
+NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+STATE_FILE = "state.json"
 
 
 @dataclass(frozen=True)
@@ -226,10 +228,6 @@ def locked(path: Path, *, when_waiting: Callable[[], None] = lambda: None, remov
         if remove:
             path.unlink(missing_ok=True)
         os.close(descriptor)
-
-
-NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-STATE_FILE = "state.json"
 
 
 @dataclass

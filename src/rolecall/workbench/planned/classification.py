@@ -19,36 +19,6 @@ from typing import Any
 from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
 from rolecall.workbench.planned.files import FILE_MODULES
 
-
-class ActionCategory(Enum):
-    """What a planned run does with an action."""
-
-    COMPUTES = auto()
-    KUBERNETES = auto()
-    FILES = auto()
-    WITHHELD = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A category and, if it is withheld, a short reason; ``is_final`` if ``--run-commands`` doesn't run it either."""
-
-    category: ActionCategory
-    reason: str = ""
-    is_final: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """The basis of a verdict: the full name of the action (empty if a role brings it), and where it would run."""
-
-    name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    is_local: bool = True
-    becomes: bool = False
-
-
 _COLLECTIONS = "/ansible_collections/"
 _BUILTIN = "ansible.builtin"
 _UTIL = ("rolecall.util", "operator_sdk.util")
@@ -110,6 +80,46 @@ _REASONS = {
 }
 
 _UNKNOWN = "its effect outside Kubernetes is not known"
+
+_BY_VARIABLE = {
+    "K8S_AUTH_HOST": "host",
+    "K8S_AUTH_KUBECONFIG": "kubeconfig",
+    "K8S_AUTH_PROXY": "proxy",
+    "KUBECONFIG": "kubeconfig",
+    "HELM_KUBEAPISERVER": "host",
+}
+_ARGUMENTS = {"host": "host", "kubeconfig": "kubeconfig", "kubeconfig_path": "kubeconfig", "proxy": "proxy"}
+_TASK_KUBECONFIG = "kubeconfig-"
+"""The start of the names of the kubeconfigs that the run has written for itself and its tasks."""
+
+
+class ActionCategory(Enum):
+    """What a planned run does with an action."""
+
+    COMPUTES = auto()
+    KUBERNETES = auto()
+    FILES = auto()
+    WITHHELD = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A category and, if it is withheld, a short reason; ``is_final`` if ``--run-commands`` doesn't run it either."""
+
+    category: ActionCategory
+    reason: str = ""
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """The basis of a verdict: the full name of the action (empty if a role brings it), and where it would run."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    is_local: bool = True
+    becomes: bool = False
 
 
 def full_name(path: str, ansible_directory: str) -> str:
@@ -179,18 +189,6 @@ def _reason_by_arguments(task: TaskFacts) -> str:
         if not chart.startswith(("/", "./", "../", "~")):
             return "gets a chart from another host, unless its path begins with /, ./ or ../"
     return ""
-
-
-_BY_VARIABLE = {
-    "K8S_AUTH_HOST": "host",
-    "K8S_AUTH_KUBECONFIG": "kubeconfig",
-    "K8S_AUTH_PROXY": "proxy",
-    "KUBECONFIG": "kubeconfig",
-    "HELM_KUBEAPISERVER": "host",
-}
-_ARGUMENTS = {"host": "host", "kubeconfig": "kubeconfig", "kubeconfig_path": "kubeconfig", "proxy": "proxy"}
-_TASK_KUBECONFIG = "kubeconfig-"
-"""The start of the names of the kubeconfigs that the run has written for itself and its tasks."""
 
 
 def reason_elsewhere(arguments: Mapping[str, Any], environment: Mapping[str, Any], own: Mapping[str, str]) -> str:

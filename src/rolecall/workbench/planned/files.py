@@ -22,6 +22,10 @@ MAX_COPIED_BYTES = 64 * 1024 * 1024
 """How much of a directory is copied, so that a task can work on all of it."""
 
 _ABSOLUTE = re.compile(r"""(?<![\w./~-])/[^\s"'`;:|&<>()=,]+""")
+_TEMPORARY = "/tmp"  # noqa: S108 - the default of the module tempfile
+
+_PATH = ("path", "dest", "destfile", "name")
+_KEYS = ("privatekey_path", "ownca_privatekey_path", "ownca_path", "csr_path")
 
 
 class TooLargeError(Exception):
@@ -129,9 +133,6 @@ def _with_parents(path: str) -> Iterator[str]:
     yield path
 
 
-_TEMPORARY = "/tmp"  # noqa: S108 - the default of the module tempfile
-
-
 @dataclass(frozen=True, slots=True)
 class PathArguments:
     """Names of arguments: files to read, files to write, and directories that are needed as a whole."""
@@ -141,8 +142,6 @@ class PathArguments:
     trees: tuple[str, ...] = ()
 
 
-_PATH = ("path", "dest", "destfile", "name")
-_KEYS = ("privatekey_path", "ownca_privatekey_path", "ownca_path", "csr_path")
 FILE_MODULES: Mapping[str, PathArguments] = {
     "ansible.builtin.assemble": PathArguments(trees=("src",), writes=("dest",)),
     "ansible.builtin.blockinfile": PathArguments(writes=_PATH),

@@ -36,6 +36,35 @@ from rolecall.workbench.planned.tasks import (
 _PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp", "ANSIBLE_REMOTE_TMP": "tmp"}
 """Directories that Ansible itself would create in the home directory."""
 
+_KUBERNETES = "kubernetes.core.k8s"
+_ALLOWED = frozenset(
+    {
+        *(
+            f"ansible.builtin.{name}"
+            for name in (
+                *("config", "csvfile", "dict", "env", "file", "fileglob", "first_found", "indexed_items", "ini"),
+                *("inventory_hostnames", "items", "list", "nested", "password", "random_choice", "sequence"),
+                *("subelements", "template", "together", "unvault", "varnames", "vars"),
+            )
+        ),
+        *(f"ansible.utils.{name}" for name in ("get_path", "index_of", "to_paths", "validate")),
+        *(
+            f"community.general.{name}"
+            for name in ("cartesian", "dependent", "flattened", "merge_variables", "random_pet", "random_string")
+        ),
+        _KUBERNETES,
+    }
+)
+
+_REASONS = {
+    **{f"ansible.builtin.{name}": "runs a program" for name in ("lines", "pipe")},
+    "kubernetes.core.kustomize": "runs a program",
+    "ansible.builtin.url": "reaches another host",
+    "community.general.dig": "reaches another host",
+    "": "a lookup of the role",
+}
+_UNKNOWN = "may run a program or reach another host"
+
 
 def install(directory: Path, environment: Mapping[str, str], clock: TaskClock) -> None:
     """Make this process that of a planned run. Raises OSError if the plan's directory can't be written."""
@@ -126,36 +155,6 @@ def _failure(message: str) -> Any:
     except ImportError:
         return {"failed": True, "changed": False, "msg": message}
     return UnifiedTaskResult.create_from_action_exception(AnsibleError(message))
-
-
-_KUBERNETES = "kubernetes.core.k8s"
-_ALLOWED = frozenset(
-    {
-        *(
-            f"ansible.builtin.{name}"
-            for name in (
-                *("config", "csvfile", "dict", "env", "file", "fileglob", "first_found", "indexed_items", "ini"),
-                *("inventory_hostnames", "items", "list", "nested", "password", "random_choice", "sequence"),
-                *("subelements", "template", "together", "unvault", "varnames", "vars"),
-            )
-        ),
-        *(f"ansible.utils.{name}" for name in ("get_path", "index_of", "to_paths", "validate")),
-        *(
-            f"community.general.{name}"
-            for name in ("cartesian", "dependent", "flattened", "merge_variables", "random_pet", "random_string")
-        ),
-        _KUBERNETES,
-    }
-)
-
-_REASONS = {
-    **{f"ansible.builtin.{name}": "runs a program" for name in ("lines", "pipe")},
-    "kubernetes.core.kustomize": "runs a program",
-    "ansible.builtin.url": "reaches another host",
-    "community.general.dig": "reaches another host",
-    "": "a lookup of the role",
-}
-_UNKNOWN = "may run a program or reach another host"
 
 
 def _install_lookups(on_withheld: Callable[[str, Verdict], None], files: PlanFiles) -> None:

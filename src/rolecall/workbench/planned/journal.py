@@ -29,6 +29,8 @@ MAX_WAIT_VARIABLE = "ROLECALL_PLAN_MAX_WAIT_SECONDS"
 
 _FILE_NAME = "withheld.jsonl"
 _STARTED, _WITHHELD, _ENDED = "started", "withheld", "ended"
+CLOCK_VARIABLE: Final = "ROLECALL_PLAN_CLOCK"
+"""The file with the times of the first run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,6 @@ class Journal:
             os.write(descriptor, json.dumps(line).encode() + b"\n")
         finally:
             os.close(descriptor)
-
-
-CLOCK_VARIABLE: Final = "ROLECALL_PLAN_CLOCK"
-"""The file with the times of the first run."""
 
 
 @dataclass(frozen=True, slots=True)

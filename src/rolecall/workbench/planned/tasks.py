@@ -55,6 +55,20 @@ RESULT_KEY = "rolecall_withheld"
 """In the result of a withheld task: the ``WithheldTask`` as a dictionary."""
 
 OnUse = Callable[[WithheldTask], NoReturn]
+_ANSIBLE = os.path.dirname(os.path.abspath(ansible.__file__))  # noqa: PTH100, PTH120 - plain text
+_LOCAL = "ansible.plugins.connection.local"
+_TASK_VARIABLES = ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")
+"""Variables that differ from task to task; see ``callback_plugins/task_credentials.py``."""
+
+POLL_SECONDS = 0.2
+_DEFAULT_RETRIES = 3
+_DEFAULT_TIMEOUT_SECONDS = 120
+"""That of ``wait_timeout``."""
+
+_WAITER = "ansible_collections.kubernetes.core.plugins.module_utils.k8s.waiter"
+_WAITING_MODULES = frozenset(
+    f"kubernetes.core.{name}" for name in ("k8s", "k8s_info", "k8s_json_patch", "k8s_rollback", "k8s_scale")
+) | {"community.okd.k8s", "redhat.openshift.k8s"}
 
 
 class PlanEnded(BaseException):
@@ -157,12 +171,6 @@ def unknown_if_withheld(result: Mapping[str, Any]) -> WithheldTask | None:
         if isinstance(each, Mapping) and RESULT_KEY in each:
             return WithheldTask(**each[RESULT_KEY])
     return None
-
-
-_ANSIBLE = os.path.dirname(os.path.abspath(ansible.__file__))  # noqa: PTH100, PTH120 - plain text
-_LOCAL = "ansible.plugins.connection.local"
-_TASK_VARIABLES = ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")
-"""Variables that differ from task to task; see ``callback_plugins/task_credentials.py``."""
 
 
 class PlanProgress:
@@ -381,17 +389,6 @@ def _complete_arguments(executor: Any, templar: Any) -> None:
     omitted = executor._job_vars.get("omit")  # noqa: SLF001 - as the original
     task.args = arguments if omitted is None else task_executor.remove_omit(arguments, omitted)
     task.module_defaults = []  # otherwise arguments that the plan removes would come back
-
-
-POLL_SECONDS = 0.2
-_DEFAULT_RETRIES = 3
-_DEFAULT_TIMEOUT_SECONDS = 120
-"""That of ``wait_timeout``."""
-
-_WAITER = "ansible_collections.kubernetes.core.plugins.module_utils.k8s.waiter"
-_WAITING_MODULES = frozenset(
-    f"kubernetes.core.{name}" for name in ("k8s", "k8s_info", "k8s_json_patch", "k8s_rollback", "k8s_scale")
-) | {"community.okd.k8s", "redhat.openshift.k8s"}
 
 
 class FastClock:

@@ -33,6 +33,12 @@ _OPTION_KEYS = {
     *("mutually_exclusive", "no_log", "options", "removed_at_date", "removed_from_collection", "removed_in_version"),
     *("required", "required_by", "required_if", "required_one_of", "required_together", "type", "version_added"),
 }
+COMPARED = ("str", "int", "float", "bool")
+"""The types whose values Ansible converts before it compares them with the choices, which it takes as they are."""
+
+_PLAYBOOK_DIRECTORY = ("{{ playbook_dir }}", "{{playbook_dir}}")
+_CALLS = frozenset(f"{prefix}{verb}_role" for prefix in ("", "ansible.builtin.") for verb in ("include", "import"))
+_LISTS_OF_TASKS = ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always")
 
 
 def check_arguments(specs: object, types: Types) -> Iterator[Finding]:
@@ -106,10 +112,6 @@ def _check_option(option: Mapping[str, Any], types: Types) -> Iterator[str]:
         yield "fallback: only modules can have it: Ansible fails in a role"
     yield from _check_choices(option, elements if kind == "list" else kind, types)
     yield from _check_default(option, types.get(kind) if isinstance(kind, str) else None)
-
-
-COMPARED = ("str", "int", "float", "bool")
-"""The types whose values Ansible converts before it compares them with the choices, which it takes as they are."""
 
 
 def _check_choices(option: Mapping[str, Any], kind: object, types: Types) -> Iterator[str]:
@@ -206,11 +208,6 @@ def _read_specs(role: Path) -> tuple[Path, Any]:
         f"{role}: the role has no argument specs: describe its variables in meta/argument_specs.yml, below "
         "argument_specs.main.options"
     )
-
-
-_PLAYBOOK_DIRECTORY = ("{{ playbook_dir }}", "{{playbook_dir}}")
-_CALLS = frozenset(f"{prefix}{verb}_role" for prefix in ("", "ansible.builtin.") for verb in ("include", "import"))
-_LISTS_OF_TASKS = ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always")
 
 
 def _role_of_playbook(playbook: Path, environment: Mapping[str, str]) -> tuple[Path, Mapping[str, Any]]:

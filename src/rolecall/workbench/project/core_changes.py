@@ -76,6 +76,10 @@ LOOKUPS: Final = {
 }
 _BUILTIN: Final = ("ansible.builtin.", "ansible.legacy.")
 LISTING_FUNCTIONS: Final = ("query", "q", "range")
+K8S: Final = ("k8s", "kubernetes.core.k8s", "community.kubernetes.k8s", "community.okd.k8s", "redhat.openshift.k8s")
+_SET_FACT: Final = ("set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact")
+_LITERAL: Final = re.compile(r"\s*(\{\s*'[^'{}]*'\s*:|\[\s*'[^'\[\]]*').*[}\]]\s*", re.DOTALL)
+"""A text in Python's notation of a dictionary or list, which 2.18 converted; JSON may be meant as text."""
 
 
 def find_broken_conditions(task: Mapping[str, Any]) -> Iterator[Finding]:
@@ -210,12 +214,6 @@ _INFERENCES: Final[tuple[tuple[type[nodes.Node], Callable[[Any], str | None]], .
     (nodes.Getitem, _of_item),
     (nodes.BinExpr, lambda _: "a number, a string, or a list"),
 )
-
-
-K8S: Final = ("k8s", "kubernetes.core.k8s", "community.kubernetes.k8s", "community.okd.k8s", "redhat.openshift.k8s")
-_SET_FACT: Final = ("set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact")
-_LITERAL: Final = re.compile(r"\s*(\{\s*'[^'{}]*'\s*:|\[\s*'[^'\[\]]*').*[}\]]\s*", re.DOTALL)
-"""A text in Python's notation of a dictionary or list, which 2.18 converted; JSON may be meant as text."""
 
 
 @dataclass(frozen=True, slots=True)

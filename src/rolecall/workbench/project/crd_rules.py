@@ -23,6 +23,12 @@ _RESERVED = frozenset(
 )
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _INT64 = 2**63
+_MAX_REPETITIONS = 2**20
+"""How many objects, of a few bytes each, the API server expects in an object at most."""
+_MAX_COST = 10_000_000
+"""The API server's limit for the estimated cost of a rule, with all its repetitions."""
+
+_MAX_SUMMANDS = 4
 
 
 class InexpressibleError(Exception):
@@ -126,19 +132,10 @@ def rules_of(key: str, rules: Any, scope: RuleScope) -> Iterator[tuple[str, str]
                 yield expression, f"{message} ({key})"
 
 
-_MAX_REPETITIONS = 2**20
-"""How many objects, of a few bytes each, the API server expects in an object at most."""
-_MAX_COST = 10_000_000
-"""The API server's limit for the estimated cost of a rule, with all its repetitions."""
-
-
 def _cost(expression: str) -> int:
     """Return the API server's estimate for one evaluation: one for each step, more for comparisons of strings."""
     comparisons = re.findall(r" == (\"(?:[^\"\\]|\\.)*\"|[^\s)]*)", expression)
     return len(re.findall(r"has\(|!|\+|<=", expression)) + sum(2 + len(each) // 10 for each in comparisons)
-
-
-_MAX_SUMMANDS = 4
 
 
 def _mutually_exclusive(names: list[str], scope: RuleScope) -> Iterator[tuple[str, str]]:

@@ -49,6 +49,21 @@ _DEPENDS_ON_ARGUMENTS: Final = ("sum", "urlsplit", "int", "float", "regex_search
 _CAN_RETURN_INPUT: Final = ("combine", "truncate")
 """Filters that can return their input as it is."""
 
+_ADVICE: Final[Mapping[str, str]] = {
+    "string": "convert it with '| string', or quote it in a template file",
+    "integer": "convert it with '| int', without quotes in a template file",
+    "number": "convert it with '| float', without quotes in a template file",
+    "boolean": "convert it with '| bool', without quotes in a template file",
+    "array": "write a list, or an expression whose result is one",
+    "object": "write a mapping, or an expression whose result is one",
+}
+
+_PARTS: Final = re.compile(r"\{\{[-+]?(.*?)[-+]?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_MARK: Final = re.compile(r"rolecall\d+expression")
+_RENDERED: Final = (INTEGER, NUMBER, BOOLEAN, LIST, DICTIONARY)
+"""The types of expressions that keep their type in YAML without quotes; a string can become anything."""
+_TAGS: Final = {"int": INTEGER, "float": NUMBER, "bool": BOOLEAN, "str": STRING}
+
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
@@ -130,16 +145,6 @@ def _rejection(found: str, schema: Schema, path: str) -> str:
     return f"{path}: the value is {found}, but the CRD of this project expects the type {expected}: {_ADVICE[expected]}"
 
 
-_ADVICE: Final[Mapping[str, str]] = {
-    "string": "convert it with '| string', or quote it in a template file",
-    "integer": "convert it with '| int', without quotes in a template file",
-    "number": "convert it with '| float', without quotes in a template file",
-    "boolean": "convert it with '| bool', without quotes in a template file",
-    "array": "write a list, or an expression whose result is one",
-    "object": "write a mapping, or an expression whose result is one",
-}
-
-
 def _child(schema: Schema, key: str) -> Schema:
     found = (schema.get("properties") or {}).get(key, schema.get("additionalProperties"))
     return found if isinstance(found, dict) else {}
@@ -216,12 +221,6 @@ _INFERENCES: Final[tuple[tuple[type[nodes.Node] | tuple[type[nodes.Node], ...], 
     ((nodes.And, nodes.Or), lambda node: _common(node.left, node.right)),
     (nodes.CondExpr, lambda node: _common(node.expr1, node.expr2) if node.expr2 else None),
 )
-
-_PARTS: Final = re.compile(r"\{\{[-+]?(.*?)[-+]?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
-_MARK: Final = re.compile(r"rolecall\d+expression")
-_RENDERED: Final = (INTEGER, NUMBER, BOOLEAN, LIST, DICTIONARY)
-"""The types of expressions that keep their type in YAML without quotes; a string can become anything."""
-_TAGS: Final = {"int": INTEGER, "float": NUMBER, "bool": BOOLEAN, "str": STRING}
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from rolecall.workbench.controlplane.errors import ControlPlaneError
 from rolecall.workbench.project.demo_inputs import Applier, Goal, OperatorProcess, read_demo_file, read_manifests
 
 _DONE, _WAITING = "done", "…"
+LOOK_EVERY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +169,6 @@ def _raise_number(value: Any) -> bool:
         if _raise_number(inner):
             return True
     return False
-
-
-LOOK_EVERY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)

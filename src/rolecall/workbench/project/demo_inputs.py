@@ -29,6 +29,13 @@ from openshift.dynamic.exceptions import NotFoundError, ResourceNotFoundError
 from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
+KUSTOMIZATION = "kustomization.yaml"
+ESTABLISHED_SECONDS = 20
+_POLL_SECONDS = 0.1
+
+STOP_SECONDS = 30.0
+PAGE_MESSAGE = "Serving the dashboard"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -99,11 +106,6 @@ def _name_of(path: str) -> str:
     return path.replace("['", ".").replace("']", "").rpartition(".")[2]
 
 
-KUSTOMIZATION = "kustomization.yaml"
-ESTABLISHED_SECONDS = 20
-_POLL_SECONDS = 0.1
-
-
 def read_manifests(path: Path) -> Iterator[RawObject]:
     """Yield every object of a file or directory, in the order of its kustomization (without one: by file name).
 
@@ -160,10 +162,6 @@ class Applier:
             if any(item["type"] == "Established" and item["status"] == "True" for item in conditions):
                 return
         raise TimeoutError(f"CustomResourceDefinition {name} was not established within {ESTABLISHED_SECONDS} s")
-
-
-STOP_SECONDS = 30.0
-PAGE_MESSAGE = "Serving the dashboard"
 
 
 @dataclass(slots=True)

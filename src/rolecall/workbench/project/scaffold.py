@@ -37,6 +37,23 @@ from rolecall.workbench.project.watches_schema import schema_text
 
 FOLDER = Path(__file__).parent / "templates"
 _ENDING = ".tmpl"
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
+_VERSION = re.compile(r"v[1-9][0-9]*(?:(?:alpha|beta)[1-9][0-9]*)?")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_PROTECTED = re.compile(r"(?:^|\.)(?:k8s|kubernetes)\.io$")
+_LONGEST_DOMAIN = 253
+_LONGEST_LABEL = 63
+_LONGEST_PROJECT = 40
+"""Leaves room for suffixes: the name of the namespace, for example, is a label too."""
+_LONGEST_KIND = 50
+"""As above."""
+
+PROJECT_FILE = "PROJECT"
+SCHEMA_FILE = "watches.schema.json"
+_WATCHES = "watches.yaml"
+_INDENT_OF_TASKS = " " * 4
 
 
 class _Text(string.Template):
@@ -220,20 +237,6 @@ def _last_line(node: Node) -> int:
     return int(node.end_mark.line) - (1 if is_at_start else 0)
 
 
-_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
-_VERSION = re.compile(r"v[1-9][0-9]*(?:(?:alpha|beta)[1-9][0-9]*)?")
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
-_PROTECTED = re.compile(r"(?:^|\.)(?:k8s|kubernetes)\.io$")
-_LONGEST_DOMAIN = 253
-_LONGEST_LABEL = 63
-_LONGEST_PROJECT = 40
-"""Leaves room for suffixes: the name of the namespace, for example, is a label too."""
-_LONGEST_KIND = 50
-"""As above."""
-
-
 def checked_project(name: str) -> str:
     """Return the name of a project."""
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_PROJECT:
@@ -338,12 +341,6 @@ def _checked_subdomain(where: str, text: str) -> str:
 
 def _refusal(where: str, found: str, expected: str) -> ScaffoldError:
     return ScaffoldError(f"{where}: expected {expected}, found {found!r}")
-
-
-PROJECT_FILE = "PROJECT"
-SCHEMA_FILE = "watches.schema.json"
-_WATCHES = "watches.yaml"
-_INDENT_OF_TASKS = " " * 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,13 @@ from rolecall.workbench.project.crd_files import CrdError, CrdFile, yaml_files
 from rolecall.workbench.project.lost_variables import IGNORED
 from rolecall.workbench.project.status_schema import check_status
 
+_CHECK = "rolecall.workbench.project.ansible_check"
+_LAST_LINES = 5
+
+_IMAGE_HOME = "/opt/ansible/"
+"""The directory of the image that usually contains the files of a project."""
+_IMAGE_PATH = re.compile(rf"""\b(?:role|playbook)["']?\s*:\s*["']?({_IMAGE_HOME}([^\s"',}}]+))""")
+
 
 class Severity(StrEnum):
     """An error stops the operator, makes runs fail or is a mistake; a warning may be intended."""
@@ -207,10 +214,6 @@ def _names(spec: _Located) -> tuple[object, object]:
     return spec.value.get("group"), names.value.get("kind") if names else None
 
 
-_CHECK = "rolecall.workbench.project.ansible_check"
-_LAST_LINES = 5
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
     """The result of a check: how many kinds and contents were checked, and the problems, ordered by file and line."""
@@ -312,11 +315,6 @@ def _with_duplicate_kinds(file: Path, found: list[Problem], environment: Mapping
             "that two runs of an object would overlap. Keep one entry"
         )
         yield Problem(str(file), number, text, key="kind")
-
-
-_IMAGE_HOME = "/opt/ansible/"
-"""The directory of the image that usually contains the files of a project."""
-_IMAGE_PATH = re.compile(rf"""\b(?:role|playbook)["']?\s*:\s*["']?({_IMAGE_HOME}([^\s"',}}]+))""")
 
 
 def _in_checkout(file: Path, directory: Path) -> tuple[Path, list[Problem]]:

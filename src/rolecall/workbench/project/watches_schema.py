@@ -30,6 +30,24 @@ _TRUE: Final = [word for word, value in BOOLEANS.items() if value]
 _FALSE: Final = [word for word, value in BOOLEANS.items() if not value]
 _ZERO: Final = PART.pattern.replace(r"\d", "0")
 _DURATION_FORM: Final = rf"\+?({PART.pattern})+|-({_ZERO})+|[+-]*0"
+_FILLED: Final[Schema] = {"not": {"enum": ["", 0, False, None]}}
+"""A value that is there, for the Go runner and for us."""
+
+_TEXTS: Final[Schema] = {"items": {"type": "string"}}
+_OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
+    keys.READY_VALUE: {"type": ["string", "null"]},
+    keys.REASON: {"type": ["string", "null"]},
+    keys.MESSAGE: {"type": ["string", "null"]},
+    keys.VARIABLES: {"enum": [keys.VARIABLES.default, DECLARED, None]},
+    keys.MATCH_LABELS: {"additionalProperties": {"type": "string"}},
+    keys.EXPRESSION_KEY: {"type": "string"},
+    keys.EXPRESSION_OPERATOR: {"enum": [*WITH_VALUES, *WITHOUT_VALUES]},
+    keys.VALUES: _TEXTS,
+    keys.FIELDS: _TEXTS,
+    keys.SENSITIVE: _TEXTS,
+    keys.STATUS: {"additionalProperties": {"type": "string"}},
+}
+"""The constraints of a key beyond its type."""
 
 
 def _spelled(words: Iterable[str]) -> Schema:
@@ -54,24 +72,6 @@ _OF_TYPES: Final[Mapping[Type[Any], Schema]] = {
     MAPPING: {"type": ["object", "null"]},
     LIST: {"type": ["array", "null"]},
 }
-_FILLED: Final[Schema] = {"not": {"enum": ["", 0, False, None]}}
-"""A value that is there, for the Go runner and for us."""
-
-_TEXTS: Final[Schema] = {"items": {"type": "string"}}
-_OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
-    keys.READY_VALUE: {"type": ["string", "null"]},
-    keys.REASON: {"type": ["string", "null"]},
-    keys.MESSAGE: {"type": ["string", "null"]},
-    keys.VARIABLES: {"enum": [keys.VARIABLES.default, DECLARED, None]},
-    keys.MATCH_LABELS: {"additionalProperties": {"type": "string"}},
-    keys.EXPRESSION_KEY: {"type": "string"},
-    keys.EXPRESSION_OPERATOR: {"enum": [*WITH_VALUES, *WITHOUT_VALUES]},
-    keys.VALUES: _TEXTS,
-    keys.FIELDS: _TEXTS,
-    keys.SENSITIVE: _TEXTS,
-    keys.STATUS: {"additionalProperties": {"type": "string"}},
-}
-"""The constraints of a key beyond its type."""
 
 
 def watches_schema() -> Schema:

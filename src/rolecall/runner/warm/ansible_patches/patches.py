@@ -36,6 +36,7 @@ TRUSTS_TEMPLATES = (5, 3, 0)
 """The first release of kubernetes.core whose option ``template`` ansible-core 2.19 and newer render."""
 
 State = Literal["in use", "disabled", "not needed"]
+_RESET_STATE = f"{__package__}.reset_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,6 @@ def patch_of(
     module = module or f"{__package__}.{name.replace('-', '_')}"
     return Patch(name, module, tuple(functions[False]), tuple(functions[True]), needs, before)
 
-
-_RESET_STATE = f"{__package__}.reset_state"
 
 PATCHES = (
     # Only the functions that the fork of ansible-playbook can't do without: every other patch needs it.
