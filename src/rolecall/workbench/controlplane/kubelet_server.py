@@ -1,20 +1,19 @@
 """The kubelet endpoint of the simulated nodes: serves exec, attach, logs, and port-forward for their pods.
 
-It runs no command and reads no file for a request: it finds the response in the
-ConfigMaps of the pod's namespace. kwok has such an endpoint too, but executes the requested command on this machine,
-for every process that connects to its port, and loses the exit code. Only the API server can connect here, with the
-certificate of its kubelet client. Exec and attach use WebSockets, which an API server since 1.36 passes through to a
-node that declares the feature ``DECLARED_FEATURE``. The process is ``rolecall.workbench.controlplane.kubelet``.
-
-No container runs, so a command has no real output. A user states it in ConfigMaps with the label
-``rolecall.dev/pod-responses`` in the pods' namespace: each key holds a YAML list of responses, and the first response
-whose conditions all hold is used. Without a matching response a command succeeds without output, as the pods of a Job
-succeed, and a log is empty.
+No container runs, so a user states what a command prints in ConfigMaps with the label ``rolecall.dev/pod-responses`` in
+the pods' namespace: each key holds a YAML list of responses, and the first response whose conditions all hold is used.
+Without a matching response, a command succeeds without output, a log is empty, and a port refuses connections.
 
 A response can also state what becomes of a container, for example a crash. kwok writes the status of pods, but knows
 only the pod. So an admission webhook adds the states to a pod's Binding, whose annotations the API server copies to the
-pod: it has its name by then, and kwok has not started it. To keep the process idle in control planes without responses,
-another webhook registers this one when the first ConfigMap with responses is created.
+pod: it has its name by then, and kwok has not started it. The endpoint registers this webhook when another webhook
+calls it for the first ConfigMap with responses, so that the process stays idle in control planes without them. The
+process is ``rolecall.workbench.controlplane.kubelet``.
+
+kwok has such an endpoint too, but executes the requested command on this machine, for every process that connects to
+its port, and loses the exit code. This one runs no command, and only the API server can connect, with the certificate
+of its kubelet client. Streams are WebSockets, which an API server since 1.36 passes through to a node that declares the
+feature ``DECLARED_FEATURE``.
 """
 
 import asyncio
@@ -42,6 +41,8 @@ from rolecall.workbench.controlplane.port_forward import PROTOCOL, PortForward
 
 STATES_ANNOTATION = "rolecall.dev/container-states"
 """Where the stages of kwok read the states of a pod's containers."""
+
+log = logging.getLogger(KUBELET)
 
 STATES = ("Running", "Terminated", "ImagePullBackOff")
 _VALUES: Mapping[str, tuple[str, Container[object]]] = {
@@ -174,9 +175,6 @@ def _response(item: Any, place: str) -> Response:
         except re.error as error:
             raise InvalidResponseError(f"{place}: {key}: expected a regular expression: {error}") from error
     return response
-
-
-log = logging.getLogger(KUBELET)
 
 
 class Kubelet:

@@ -1,20 +1,14 @@
-"""The state directory of control planes, and the saved state of a running one.
+"""The state of a control plane on this machine: its private directory, its processes, and file locks.
 
 All state of a control plane is in one private directory named after it; removing the directory removes everything. With
 the file state.json in it, any later command, or a start after a crash, finds and stops exactly the processes of the
-control plane.
+control plane. A process is recorded by its PID and its start time, so that a reused PID is never signalled. It runs in
+its own session with its output in a file, so that the command that started it can return. A process that does not stop
+within the grace period is killed. ``rolecall.workbench.controlplane.components`` has the command lines.
 
-Starts components as background processes, and stops exactly those processes.
-
-A component runs in its own session with its output in a file, so that the command that started it can return. A process
-is recorded by its PID and its start time, so that a reused PID is never signalled. A process that does not stop within
-the grace period is killed. ``rolecall.workbench.controlplane.components`` has the command lines.
-
-A file lock between processes.
-
-Two concurrent starts must neither build the same programs twice nor share a state directory. The lock is advisory and
-is released when its process exits. If the lock file should be removed with what it protects, the holder removes it, and
-processes that waited for the removed file lock a new one.
+A file lock prevents two concurrent starts from sharing a directory, or from building the same programs twice. The lock
+is advisory and is released when its process exits. If the lock file should be removed with what it protects, the holder
+removes it, and processes that waited for the removed file lock a new one.
 """
 
 import contextlib
