@@ -1,31 +1,24 @@
 """``rolecall run`` and ``ansible-operator run``: runs the operator until it gets SIGTERM or SIGINT.
 
-Flags of the Go runner keep their names and their meaning. A stop lets running plays finish within the grace
-period, interrupts the others, and exits with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
-
-The Go runner's log messages: under the name ``ansible-operator`` log lines are translated into them.
-
-Tests, dashboards and alerts that were made for the Go runner look for some of its messages, keys and logger names.
-This table translates ours into those; other lines stay as they are.
-
-The two names of the program and what differs between them: the defaults, and how strict the command line is.
-
 ``rolecall run`` is for interactive use: it takes free ports and private directories, and an invalid command line exits
 with 2. ``ansible-operator run`` is for images and manifests made for the Go runner: it has the Go runner's ports,
-paths, durations and exit codes, and always logs JSON.
+paths, durations, and exit codes, logs JSON unless a flag sets another format, and uses the wording of the Go runner's
+log (``go_runner_log``).
+
+Flags of the Go runner keep their names and their meaning. A stop lets running plays finish within the grace period,
+interrupts the others, and exits with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
 """
 
 import argparse
 import asyncio
 import faulthandler
 import os
-import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
+from rolecall.cli.go_runner_log import use_go_runner_wording
 from rolecall.cli.parsing import (
     FlagFormatter,
     add_flags,
@@ -41,14 +34,9 @@ from rolecall.runner.config.settings import LOG_EVENTS, Settings, ansible_operat
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election import lease_guard
 from rolecall.system import logs
-from rolecall.system.logs import Event, LogSettings, get_logger, printable
+from rolecall.system.logs import LogSettings, get_logger, printable
 
-_GVK = re.compile(r"(?P<group>[^/]*)/(?P<version>[^,]*), Kind=(?P<kind>.*)", re.DOTALL)
-_HANDLER = "logging_event_handler"
-_FAILED_KEYS = {"task": "EventData.Task", "path": "EventData.FailedTaskPath"}
-
-_LOGGERS = {"operator": "cmd", "run": "runner", "watch": "ansible-controller", "controller": "ansible-controller"}
-_LEVELS = {"warning": "warn", "critical": "panic"}
+logger = get_logger("cmd")
 
 STOP_LIMIT_SECONDS = 30.0
 """How long a stop may take after the last reconcile; what usually takes a second may hang."""
@@ -57,52 +45,6 @@ EPILOG = (
     "WATCH_NAMESPACE lists the namespaces to watch, separated by commas; unset or empty means all namespaces. "
     "KUBECONFIG selects the cluster; if it is unset, the pod's service account is used, then ~/.kube/config."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The translation of one of our messages; ``logger`` is empty where our logger has the right name."""
-
-    message: str
-    keys: Mapping[str, str] = field(default_factory=dict)
-    logger: str = ""
-
-
-_MESSAGES = {
-    "Task started": _Words(
-        "[playbook task start]", {"task": "EventData.Name", "full_name": "EventData.Name"}, _HANDLER
-    ),
-    "Task said": _Words("[playbook debug]", {"task": "EventData.Task", "said": "EventData.TaskArgs"}, _HANDLER),
-    "Task failed": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
-    "Task failed (ignored)": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
-    "Item failed": _Words("Item failed", _FAILED_KEYS, _HANDLER),
-    "Item done": _Words("Item done", {"task": "EventData.Task"}, _HANDLER),
-    "Ansible event": _Words("Ansible event", {"task": "EventData.Task"}, _HANDLER),
-    "Recap": _Words("Ansible Task Status Event StdOut", logger=_HANDLER),
-    "Output of the run": _Words("Ansible Debug Result", logger="runner"),
-    "Play succeeded": _Words("Ansible-runner exited successfully", logger="runner"),
-    "Watching resource": _Words("Watching resource", logger="cmd"),
-    "Watching child resource": _Words("Watching child resource", {"dependent": "kind", "gvk": "enqueue_kind"}, "proxy"),
-    "Exiting": _Words("Exiting.", logger="cmd"),
-}
-
-
-def use_go_runner_wording(_logger: object, _method: str, event: Event) -> Event:
-    """Translate one log line. This is a ``rolecall.system.logs.Processor``."""
-    words = _MESSAGES.get(event["event"])
-    event["level"] = _LEVELS.get(event["level"], event["level"])
-    if "logger" in event:
-        event["logger"] = _LOGGERS.get(event["logger"], event["logger"])
-    if words is None:
-        return event
-    event["event"] = words.message
-    event["logger"] = words.logger
-    for ours, theirs in words.keys.items():
-        if ours in event:
-            event[theirs] = event.pop(ours)
-    if words.message == "Watching resource" and (match := _GVK.fullmatch(str(event.get("gvk")))):
-        event.update({f"Options.{name.capitalize()}": value for name, value in match.groupdict().items()})
-    return event
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +73,6 @@ def ansible_operator_program() -> Program:
         usage_exit_code=1,
         is_drop_in=True,
     )
-
-
-logger = get_logger("cmd")
 
 
 def add_parser(commands: Any) -> None:
