@@ -12,8 +12,8 @@ from playwright.async_api import Browser, async_playwright
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import control_plane, defined, wait_until_ready, world
 from tests.integration.operators import EVERY_NAMESPACE, Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import World, is_true
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import World, is_true
 
 __all__ = ["control_plane", "defined", "world"]
 

@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.browser.conftest import TIMEOUT_SECONDS, Site
 from tests.browser.windows import window
-from tests.integration.things import THING
+from tests.support.things import THING
 
 WINDOWS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1300, "height": 900}, "color_scheme": "light"},

@@ -15,8 +15,8 @@ from tests.browser.windows import window
 from tests.integration.conftest import wait_until_ready
 from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import write_project
-from tests.integration.world import World
+from tests.support.things import write_project
+from tests.support.world import World
 
 SOON = TIMEOUT_SECONDS * 1000
 LOST = re.compile(r"Thing: API server is unreachable; retrying\. Its objects are shown as they were \d+ s ago\.")

@@ -6,7 +6,7 @@ from playwright.async_api import Browser, expect
 from rolecall.runner.dashboard.server import dashboard_application
 from tests.browser.conftest import TIMEOUT_SECONDS
 from tests.browser.windows import window
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.conftest import cluster
 from tests.unit.runner.dashboard.conftest import OPEN, Shown, shown
 

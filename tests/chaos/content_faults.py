@@ -10,7 +10,7 @@ from tests.chaos.heartbeats import PASSING
 from tests.chaos.requests import until
 from tests.chaos.scene import Scene
 from tests.integration.definitions import define, undefine
-from tests.integration.world import is_true
+from tests.support.world import is_true
 
 _BROKEN = "- name: Write down the size\n  kubernetes.core.k8s: {definition: [\n"
 _LONG_BEAT, _SHORT_BEAT = 3.0, 0.2

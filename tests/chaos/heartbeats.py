@@ -11,7 +11,7 @@ from rolecall.kube.errors import ConflictError, NotFoundError
 from rolecall.kube.metadata import generation_of, owner_references_of, uid_of
 from rolecall.kube.references import GVK, RawObject
 from tests.chaos.requests import TIMEOUT_SECONDS, Change, accepted, until
-from tests.integration.world import CONFIG_MAP, World, condition, is_true, names
+from tests.support.world import CONFIG_MAP, World, condition, is_true, names
 
 GROUP = "chaos.rolecall.dev"
 HEARTBEAT = GVK(GROUP, "v1", "Heartbeat")

@@ -16,7 +16,7 @@ from rolecall.kube.references import RawObject
 from tests.chaos.heartbeats import condition_problems, status_of
 from tests.chaos.requests import RETRY_SECONDS, Change, accepted
 from tests.integration.songs import expected, manifest, song
-from tests.integration.world import HIKAWA, KIYOSHI, ZUNDOKO, World, names
+from tests.support.world import HIKAWA, KIYOSHI, ZUNDOKO, World, names
 
 _MAX_SONG_WORDS = 6
 _INTERVALS = (0, 50, 200)

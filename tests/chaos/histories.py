@@ -36,8 +36,8 @@ from tests.chaos.requests import accepted
 from tests.chaos.response_faults import ResponseFaults
 from tests.chaos.scene import define
 from tests.integration.operators import Operator
-from tests.integration.things import DEFINITIONS, KINDS, write_role
-from tests.integration.world import CONFIG_MAP, World, condition, is_true
+from tests.support.things import DEFINITIONS, KINDS, write_role
+from tests.support.world import CONFIG_MAP, World, condition, is_true
 
 WATCHED, PERIODIC = KINDS[0], KINDS[1]
 STEPS = (6, 10)

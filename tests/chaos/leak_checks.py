@@ -17,7 +17,7 @@ from tests.chaos import process_table
 from tests.chaos.heartbeats import HEARTBEAT, PASSING
 from tests.chaos.replica import Replica
 from tests.chaos.scene import Scene
-from tests.integration.world import HIKAWA, POD_SCALER, names
+from tests.support.world import HIKAWA, POD_SCALER, names
 
 _MIB = 1024**2
 _DISCOVERY_CACHE = "k8srcp-"

@@ -11,7 +11,7 @@ from rolecall.kube.metadata import is_being_deleted, metadata_of
 from rolecall.kube.references import RawObject
 from tests.chaos.heartbeats import condition_problems, status_of
 from tests.chaos.requests import Change, accepted
-from tests.integration.world import POD, POD_SCALER, World
+from tests.support.world import POD, POD_SCALER, World
 
 _MAX_PODS = 4
 

@@ -23,7 +23,7 @@ from tests.chaos.small_disk import SmallDisk, small_disk
 from tests.chaos.workload import Workload
 from tests.integration.definitions import definition
 from tests.integration.operators import PROJECT, Operator
-from tests.integration.world import World, names
+from tests.support.world import World, names
 
 _VICTIM_SECONDS, _LOOK_SECONDS, _TOUCH_SECONDS = 20.0, 0.01, 2.0
 LEASE_NAME, LEASE_SECONDS, DEADLINE_SECONDS = "lock", 6, 3

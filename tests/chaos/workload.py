@@ -11,7 +11,7 @@ from tests.chaos.heartbeats import HEARTBEAT, PASSING, Heartbeats, Ledger
 from tests.chaos.hikawa_workload import HikawaWorkload
 from tests.chaos.requests import Change
 from tests.chaos.scalers import Scalers
-from tests.integration.world import World
+from tests.support.world import World
 
 HEARTBEATS, PASSINGS, SCALERS = 4, 2, 3
 _MIN_CHANGES, _MAX_CHANGES = 3, 6

@@ -18,9 +18,9 @@ from tests.integration.example_projects import ADVANCED, MEMCACHED
 from tests.integration.operators import EVERY_NAMESPACE, PROJECT, Operator, copy_project
 from tests.integration.proxied import run
 from tests.integration.shared import Shared, Things
-from tests.integration.things import DEFINITIONS
-from tests.integration.world import FOO, HIKAWA, POD_SCALER, TIMEOUT_SECONDS, World, eventually, names
 from tests.kstatus.judge import Judge
+from tests.support.things import DEFINITIONS
+from tests.support.world import FOO, HIKAWA, POD_SCALER, TIMEOUT_SECONDS, World, eventually, names
 
 __all__ = ["control_plane", "run"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
-from tests.integration.things import DEFINITION
+from tests.support.things import DEFINITION
 
 
 @pytest.fixture(scope="session")

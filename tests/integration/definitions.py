@@ -5,7 +5,7 @@ from typing import Any
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from tests.integration.world import TIMEOUT_SECONDS, eventually
+from tests.support.world import TIMEOUT_SECONDS, eventually
 
 CRD = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 

@@ -17,7 +17,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.cluster import free_port
 from rolecall.workbench.controlplane.components import STAGES
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 NODE = GVK("", "v1", "Node")
 HOST = "127.0.0.1"

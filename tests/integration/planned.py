@@ -29,7 +29,7 @@ from rolecall.workbench.plan.reconciles import PlannedReconciles
 from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from rolecall.workbench.replay.writes import RunLines
-from tests.integration.world import World, names
+from tests.support.world import World, names
 
 NAMESPACE = GVK("", "v1", "Namespace")
 COMMON = '- name: Run the tasks of the case\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'

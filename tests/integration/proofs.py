@@ -21,7 +21,7 @@ from rolecall.workbench.replay.writes import RunLines, Write, writes_of
 from tests.integration.operators import Operator
 from tests.integration.planned import KeptPlan, ObjectId, Project, joined, plan_of
 from tests.integration.sandboxes import Clusters
-from tests.integration.world import TIMEOUT_SECONDS, eventually
+from tests.support.world import TIMEOUT_SECONDS, eventually
 
 FIRST_RUN_SECONDS = 90.0
 """How long an operator may be at rest before an object has had its first run."""

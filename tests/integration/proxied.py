@@ -15,7 +15,7 @@ from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import ProxyCredentials, SessionSpec
 from rolecall.workbench.controlplane import ControlPlane
-from tests.integration.world import TIMEOUT_SECONDS, World
+from tests.support.world import TIMEOUT_SECONDS, World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 

@@ -13,7 +13,7 @@ from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier
-from tests.integration.world import World
+from tests.support.world import World
 
 READ_ONLY = """
 apiVersion: v1

@@ -15,8 +15,8 @@ import yaml
 
 from rolecall.kube.references import GVK, RawObject
 from tests.integration.operators import EVERY_NAMESPACE, ROLECALL, Operator
-from tests.integration.things import KINDS, write_role
-from tests.integration.world import TIMEOUT_SECONDS, World, condition, eventually, is_true
+from tests.support.things import KINDS, write_role
+from tests.support.world import TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 
 @dataclass(frozen=True, slots=True)

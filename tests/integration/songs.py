@@ -8,7 +8,7 @@ from types import ModuleType
 
 from rolecall.kube.metadata import metadata_of, owner_references_of
 from tests.integration.operators import PROJECT
-from tests.integration.world import ZUNDOKO, World
+from tests.support.world import ZUNDOKO, World
 
 END = ["Zun", "Zun", "Zun", "Zun", "Doko"]
 

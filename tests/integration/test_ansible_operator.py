@@ -8,8 +8,8 @@ import pytest
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually, is_true
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 

@@ -13,8 +13,8 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
 OUTAGE_SECONDS = 20.0

@@ -17,7 +17,7 @@ from rolecall.workbench.controlplane import cluster as startup
 from rolecall.workbench.controlplane.binaries import find_binaries
 from rolecall.workbench.controlplane.components import COMPONENTS, HOST
 from rolecall.workbench.controlplane.state import find_in_directory
-from tests.integration.world import TIMEOUT_SECONDS
+from tests.support.world import TIMEOUT_SECONDS
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 30.0

@@ -31,8 +31,8 @@ from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, primary
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
-from tests.integration.things import DEFINITION, KINDS
-from tests.integration.world import CONFIG_MAP, POD, TIMEOUT_SECONDS, World, condition, eventually
+from tests.support.things import DEFINITION, KINDS
+from tests.support.world import CONFIG_MAP, POD, TIMEOUT_SECONDS, World, condition, eventually
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 

@@ -12,8 +12,8 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.guides import guide
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.core
 

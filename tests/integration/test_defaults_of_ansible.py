@@ -19,8 +19,8 @@ from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import ROLECALL, Operator
-from tests.integration.things import MANIFEST, THING, WATCH, write_role
-from tests.integration.world import World, is_true
+from tests.support.things import MANIFEST, THING, WATCH, write_role
+from tests.support.world import World, is_true
 
 PLAYBOOK = """
 - hosts: localhost

@@ -13,7 +13,7 @@ import pytest
 
 from rolecall.workbench.controlplane.state import known_names
 from tests.integration.operators import copy_project
-from tests.integration.world import TIMEOUT_SECONDS, eventually
+from tests.support.world import TIMEOUT_SECONDS, eventually
 
 PARTS = ("watches.yaml", "roles", "playbooks", "deploy", "demo.yaml", "requirements.yml")
 

@@ -34,8 +34,8 @@ from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from tests.integration.test_runner import Bench
-from tests.integration.things import SCHEMA
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually
+from tests.support.things import SCHEMA
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually
 
 DEFINITION = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 DISCOVERY = re.compile(r"/(version|api(/v1)?|apis(/[^/?]+(/[^/?]+)?)?)/?(\?|\Z)")

@@ -14,7 +14,7 @@ from rolecall.kube.references import GVK
 from tests import CORE
 from tests.integration.operators import ANSIBLE_OPERATOR
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, POD, World
+from tests.support.world import CONFIG_MAP, POD, World
 
 pytestmark = pytest.mark.core
 

@@ -10,8 +10,8 @@ from rolecall.runner.runs.process_marks import processes_of_run
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, always, condition, eventually, is_true
+from tests.support.things import MANIFEST, THING, write_project, write_role
+from tests.support.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, always, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually
 
 pytestmark = pytest.mark.core
 

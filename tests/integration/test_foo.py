@@ -6,7 +6,7 @@ from rolecall.kube.errors import InvalidError
 from rolecall.kube.metadata import metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import DEPLOYMENT, EVENT, FOO, TIMEOUT_SECONDS, World, condition, eventually, is_true
+from tests.support.world import DEPLOYMENT, EVENT, FOO, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 

@@ -31,7 +31,7 @@ from rolecall.workbench.controlplane.api_client import ApiClient, Response
 from rolecall.workbench.project.argument_specs import check_arguments
 from rolecall.workbench.project.crd_rules import RULE_KEYS
 from rolecall.workbench.project.crd_schema import SchemaSync
-from tests.integration.world import TIMEOUT_SECONDS
+from tests.support.world import TIMEOUT_SECONDS
 
 Json = dict[str, Any]
 GROUP, VERSION = "schemas.rolecall.dev", "v1"

@@ -15,7 +15,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
 from tests.integration.songs import END, expected, manifest, seeds, song, word, words
-from tests.integration.world import HIKAWA, KIYOSHI, TIMEOUT_SECONDS, ZUNDOKO, World, always, eventually, names
+from tests.support.world import HIKAWA, KIYOSHI, TIMEOUT_SECONDS, ZUNDOKO, World, always, eventually, names
 
 pytestmark = pytest.mark.core
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rolecall.workbench.controlplane import ControlPlane
 from tests.chaos.histories import histories
-from tests.integration.world import TIMEOUT_SECONDS
+from tests.support.world import TIMEOUT_SECONDS
 
 SEEDS = (5, 29, 54, 59, 62, 72, 85, 119)
 

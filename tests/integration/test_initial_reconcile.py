@@ -7,8 +7,8 @@ import aiohttp
 from tests.integration.conftest import wait_until_ready
 from tests.integration.metrics import read
 from tests.integration.operators import Operator
-from tests.integration.things import THING, write_project
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually
+from tests.support.things import THING, write_project
+from tests.support.world import TIMEOUT_SECONDS, World, eventually
 
 NAMES = [f"thing-{number:02}" for number in range(20)]
 TASKS = """

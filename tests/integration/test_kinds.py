@@ -16,8 +16,8 @@ from rolecall.system.clock import LoopClock
 from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import CRD, define, definition, undefine
 from tests.integration.operators import Operator
-from tests.integration.things import write_role
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.things import write_role
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
 
 GOOD = "- name: Say which\n  ansible.builtin.debug: {msg: fine}\n"
 

@@ -1,7 +1,7 @@
 """Lists of objects of very different sizes, as the API server pages them."""
 
 from rolecall.kube.references import RawObject
-from tests.integration.world import CONFIG_MAP, World
+from tests.support.world import CONFIG_MAP, World
 
 LARGE = 700_000
 MOST_BYTES = 8 << 20

@@ -23,8 +23,8 @@ from rolecall.system.clock import LoopClock
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.things import MANIFEST, THING, write_project, write_role
+from tests.support.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
 LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 6.0, 3.0, 0.75

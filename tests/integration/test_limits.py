@@ -7,8 +7,8 @@ import psutil
 from rolecall.runner.runs.cleanup import size_on_disk
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
-from tests.integration.things import THING, write_project
-from tests.integration.world import TIMEOUT_SECONDS, World, condition, eventually, is_true
+from tests.support.things import THING, write_project
+from tests.support.world import TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 OBJECTS, RUNS = 6, 90
 BUDGET_BYTES = 3 << 20

@@ -19,8 +19,8 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.metrics import port_of, read
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.things import write_project
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.things import write_project
+from tests.support.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.core
 

@@ -15,8 +15,8 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
 from tests.integration.operators import EVERY_NAMESPACE, Operator
-from tests.integration.things import write_role
-from tests.integration.world import World, condition, is_true
+from tests.support.things import write_role
+from tests.support.world import World, condition, is_true
 
 TASKS = """
 - name: Report

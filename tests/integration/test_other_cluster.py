@@ -10,8 +10,8 @@ from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, is_true, names
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import CONFIG_MAP, World, is_true, names
 
 TASKS = """
 - name: Name a file

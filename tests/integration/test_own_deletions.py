@@ -4,7 +4,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.test_own_writes import quiet
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World
+from tests.support.world import CONFIG_MAP, DEPLOYMENT, World
 
 TASKS = """
 - name: Make a dependent

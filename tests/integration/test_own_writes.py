@@ -8,7 +8,7 @@ import pytest
 from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually
 
 pytestmark = pytest.mark.core
 

@@ -7,7 +7,7 @@ import pytest
 from rolecall.kube.metadata import has_finalizer
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, condition, eventually, is_true
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, condition, eventually, is_true
 
 pytestmark = pytest.mark.core
 

@@ -26,8 +26,8 @@ from tests.integration.planned import COMMON, NAMES, KeptPlan, ObjectId, Project
 from tests.integration.proofs import Proof, follow
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
-from tests.integration.things import KINDS, THING
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, POD, REPLICA_SET, TIMEOUT_SECONDS, World
+from tests.support.things import KINDS, THING
+from tests.support.world import CONFIG_MAP, DEPLOYMENT, EVENT, POD, REPLICA_SET, TIMEOUT_SECONDS, World
 
 pytestmark = pytest.mark.core
 

@@ -24,8 +24,8 @@ from tests.integration.definitions import define, definition, undefine
 from tests.integration.planned import NAMES, Project, clear, primary
 from tests.integration.sandboxes import READ_ONLY, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
-from tests.integration.things import KINDS
-from tests.integration.world import World
+from tests.support.things import KINDS
+from tests.support.world import World
 
 __all__ = ["reader_kubeconfig", "sandbox_plane"]
 

@@ -26,7 +26,7 @@ from rolecall.workbench.project.demo_inputs import Applier
 from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
-from tests.integration.world import DEPLOYMENT, FOO, TIMEOUT_SECONDS, World, is_true
+from tests.support.world import DEPLOYMENT, FOO, TIMEOUT_SECONDS, World, is_true
 
 MANIFEST = """
 apiVersion: samplecontroller.k8s.io/v1alpha1

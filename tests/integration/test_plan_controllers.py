@@ -15,7 +15,7 @@ from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, reader_kubeconfig, sandbox, sandbox_plane
-from tests.integration.world import DEPLOYMENT, FOO, POD, REPLICA_SET, TIMEOUT_SECONDS, World, names
+from tests.support.world import DEPLOYMENT, FOO, POD, REPLICA_SET, TIMEOUT_SECONDS, World, names
 
 __all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 

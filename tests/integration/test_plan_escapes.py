@@ -12,8 +12,8 @@ from rolecall.workbench.plan.model import ObjectPlan
 from tests.integration.planned import COMMON, Project, clear, plan_of, primary
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
-from tests.integration.things import KINDS
-from tests.integration.world import CONFIG_MAP, names
+from tests.support.things import KINDS
+from tests.support.world import CONFIG_MAP, names
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 

@@ -17,7 +17,7 @@ from tests.integration.proofs import Proof, prove
 from tests.integration.random_roles import TEMPLATE, setup_of, tasks_of
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
-from tests.integration.things import KINDS
+from tests.support.things import KINDS
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 

@@ -14,7 +14,7 @@ from tests.integration.planned import ObjectId, Project, clear
 from tests.integration.proofs import Proof, prove
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.test_rbac import FOREIGN, SAMPLES
-from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, POD_SCALER, REPLICA_SET, TIMEOUT_SECONDS
+from tests.support.world import DEPLOYMENT, FOO, HIKAWA, POD_SCALER, REPLICA_SET, TIMEOUT_SECONDS
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 

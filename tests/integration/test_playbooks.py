@@ -15,7 +15,7 @@ from tests.integration.songs import manifest, song, words
 from tests.integration.test_foo import FOO_MANIFEST, FOREIGN
 from tests.integration.test_podcount import MANIFEST as REPLICA_SET_MANIFEST
 from tests.integration.test_podscaler import POD_SCALER_MANIFEST
-from tests.integration.world import (
+from tests.support.world import (
     DEPLOYMENT,
     FOO,
     HIKAWA,

@@ -5,7 +5,7 @@ import pytest
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import POD, REPLICA_SET, TIMEOUT_SECONDS, World, eventually, names
+from tests.support.world import POD, REPLICA_SET, TIMEOUT_SECONDS, World, eventually, names
 
 pytestmark = pytest.mark.core
 

@@ -6,7 +6,7 @@ from rolecall.kube.errors import ApiError, InvalidError
 from rolecall.kube.metadata import metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import (
+from tests.support.world import (
     DEPLOYMENT,
     POD,
     POD_SCALER,

@@ -14,7 +14,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import NAMESPACE, wait_until_ready
 from tests.integration.example_projects import ADVANCED as PROJECT
 from tests.integration.operators import Operator
-from tests.integration.world import CONFIG_MAP, World, always, condition, eventually, is_true
+from tests.support.world import CONFIG_MAP, World, always, condition, eventually, is_true
 
 SECRET = GVK("", "v1", "Secret")
 VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"

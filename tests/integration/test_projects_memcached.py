@@ -14,7 +14,7 @@ from tests.integration.conftest import wait_until_quiet, wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
 from tests.integration.metrics import read
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, eventually, is_true
+from tests.support.world import CONFIG_MAP, DEPLOYMENT, World, eventually, is_true
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
 FOO = GVK("cache.example.com", "v1alpha1", "Foo")

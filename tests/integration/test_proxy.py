@@ -12,8 +12,8 @@ from rolecall.runner.proxy.ownership import Ownership
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.proxied import Run, config_map
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, is_true
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import CONFIG_MAP, World, is_true
 
 pytestmark = pytest.mark.core
 

@@ -8,7 +8,7 @@ import pytest
 from rolecall.kube.references import RawObject
 from tests.integration.proxied import Run
 from tests.integration.test_proxy_requests import Asking, asking, owners
-from tests.integration.world import CONFIG_MAP
+from tests.support.world import CONFIG_MAP
 
 __all__ = ["asking"]
 

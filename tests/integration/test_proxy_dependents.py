@@ -12,8 +12,8 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.things import DEFINITION, write_project
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, eventually
+from tests.support.things import DEFINITION, write_project
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, eventually
 
 NAMESPACE = GVK("", "v1", "Namespace")
 CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")

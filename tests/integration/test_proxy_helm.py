@@ -12,7 +12,7 @@ import pytest
 
 from rolecall.kube.references import GVK
 from tests.integration.proxied import Run
-from tests.integration.world import CONFIG_MAP
+from tests.support.world import CONFIG_MAP
 
 SECRET = GVK("", "v1", "Secret")
 

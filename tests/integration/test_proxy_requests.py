@@ -13,7 +13,7 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.forward import send
 from tests.integration.proxied import Run, config_map
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, TIMEOUT_SECONDS, eventually, names
+from tests.support.world import CONFIG_MAP, DEPLOYMENT, TIMEOUT_SECONDS, eventually, names
 
 API_SERVICE = GVK("apiregistration.k8s.io", "v1", "APIService")
 PROTOBUF = "application/vnd.kubernetes.protobuf"

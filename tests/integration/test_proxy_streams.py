@@ -14,7 +14,7 @@ from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.kubelet import Kubelet, running_kubelet
 from tests.integration.proxied import Run
-from tests.integration.world import TIMEOUT_SECONDS
+from tests.support.world import TIMEOUT_SECONDS
 
 PROTOCOLS = {"websocket": "true", "spdy": "false"}
 MEGABYTES = 24

@@ -18,7 +18,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
-from tests.integration.world import (
+from tests.support.world import (
     DEPLOYMENT,
     FOO,
     HIKAWA,

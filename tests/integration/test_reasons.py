@@ -2,8 +2,8 @@
 
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, condition, eventually, is_true
+from tests.support.things import MANIFEST, THING, write_project, write_role
+from tests.support.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 MAKES_A_DEPENDENT = """
 - name: Make a dependent

@@ -12,8 +12,8 @@ from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, write_project
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually
+from tests.support.things import MANIFEST, write_project
+from tests.support.world import TIMEOUT_SECONDS, World, eventually
 
 pytestmark = pytest.mark.core
 

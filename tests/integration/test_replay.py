@@ -20,7 +20,7 @@ from rolecall.runner.record.reader import read_record
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import copy_project
 from tests.integration.test_rbac import recorded_stories
-from tests.integration.world import TIMEOUT_SECONDS, World
+from tests.support.world import TIMEOUT_SECONDS, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.test_replay import Project
-from tests.integration.world import TIMEOUT_SECONDS, eventually
+from tests.support.world import TIMEOUT_SECONDS, eventually
 
 COMMAND = """
 - name: Ask a program

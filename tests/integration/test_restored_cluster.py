@@ -19,8 +19,8 @@ from tests.integration import metrics
 from tests.integration.conftest import wait_until_quiet, wait_until_ready
 from tests.integration.control_plane import separate_control_plane
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true, names
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true, names
 
 pytestmark = pytest.mark.alone
 

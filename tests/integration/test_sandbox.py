@@ -16,8 +16,8 @@ from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource, SourceError
 from rolecall.workbench.plan.sandbox_store import DEFINITION_KIND, StoredObject
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, reader_kubeconfig, sandbox, sandbox_plane
-from tests.integration.things import THING
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, names
+from tests.support.things import THING
+from tests.support.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, names
 
 __all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 

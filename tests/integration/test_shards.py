@@ -18,9 +18,9 @@ from rolecall.runner.election.membership import shard_of
 from rolecall.runner.runs.workspace import workspaces_of
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import Operator
-from tests.integration.things import THING, write_project
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true, names
 from tests.static.repository import documents
+from tests.support.things import THING, write_project
+from tests.support.world import TIMEOUT_SECONDS, World, eventually, is_true, names
 
 pytestmark = pytest.mark.alone
 RBAC = "rbac.authorization.k8s.io/v1"

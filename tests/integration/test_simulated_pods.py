@@ -18,7 +18,7 @@ from rolecall.workbench.controlplane.cluster import free_port
 from rolecall.workbench.controlplane.components import KUBELET, RESPONSES_LABEL
 from rolecall.workbench.controlplane.state import is_alive
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.world import DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, eventually, is_true
 
 NODE = GVK("", "v1", "Node")
 POD = GVK("", "v1", "Pod")

@@ -9,8 +9,8 @@ import pytest
 from rolecall.kube.references import GVK, RawObject
 from tests.integration.definitions import define, undefine
 from tests.integration.operators import Operator
-from tests.integration.things import write_role
-from tests.integration.world import EVENT, TIMEOUT_SECONDS, World, condition, eventually, is_true
+from tests.support.things import write_role
+from tests.support.world import EVENT, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 CONDITION: dict[str, Any] = {
     "type": "object",

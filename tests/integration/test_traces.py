@@ -17,8 +17,8 @@ from tests.collector import Collector, SeenSpan, grpc_collector, http_collector
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.test_podscaler import POD_SCALER_MANIFEST, wait_for_pods, wait_for_status
-from tests.integration.things import DEFINITIONS, MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, POD_SCALER, TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.things import DEFINITIONS, MANIFEST, THING, write_project
+from tests.support.world import CONFIG_MAP, POD_SCALER, TIMEOUT_SECONDS, World, eventually, is_true
 
 API_SERVER = "apiserver"
 CLIENT = 3

@@ -12,7 +12,7 @@ import pytest
 from rolecall.kube.references import GVK
 from rolecall.runner.controller.informer import Informer
 from tests.integration.definitions import define, undefine
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually
+from tests.support.world import TIMEOUT_SECONDS, World, eventually
 
 LEVELS = 9_900
 """The API server takes up to 10,000."""

@@ -23,8 +23,9 @@ from tests.integration.operators import EVERY_NAMESPACE, Operator, copy_project
 from tests.integration.songs import manifest, seeds, song
 from tests.integration.test_foo import FOO_MANIFEST, FOREIGN
 from tests.integration.test_foo import NAME as FOO_NAME
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import (
+from tests.kstatus.judge import Judge
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import (
     DEPLOYMENT,
     FOO,
     HIKAWA,
@@ -39,7 +40,6 @@ from tests.integration.world import (
     is_true,
     names,
 )
-from tests.kstatus.judge import Judge
 
 THREE = {"Ready", "Reconciling", "Stalled"}
 

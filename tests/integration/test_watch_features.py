@@ -8,7 +8,7 @@ import pytest
 
 from rolecall.kube.metadata import metadata_of
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually
 
 WRITE_DOWN = """
 - name: Write down what this run was given

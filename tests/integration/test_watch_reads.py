@@ -13,7 +13,7 @@ from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, always, eventually
+from tests.support.world import CONFIG_MAP, DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, always, eventually
 
 REACTION_SECONDS = 5.0
 """How late a run may start on a machine with other work; it takes a tenth of a second."""

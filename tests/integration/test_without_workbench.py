@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.operators import PROJECT, Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, is_true
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import CONFIG_MAP, World, is_true
 
 pytestmark = pytest.mark.core
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.things import MANIFEST, THING, write_project
+from tests.support.world import TIMEOUT_SECONDS, World, eventually, is_true
 
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 

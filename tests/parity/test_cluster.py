@@ -19,12 +19,12 @@ from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.control_plane import control_plane
-from tests.integration.things import DEFINITION, THING
-from tests.integration.world import CONFIG_MAP, EVENT, POD, World
 from tests.parity.cases import Case
 from tests.parity.conftest import NAMES, Pair
 from tests.parity.stage import Grants
 from tests.parity.test_parity import assert_equal, assert_has_worked, assert_was_warm
+from tests.support.things import DEFINITION, THING
+from tests.support.world import CONFIG_MAP, EVENT, POD, World
 
 __all__ = ["control_plane"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.world import World
+from tests.support.world import World
 from tests.unit.fake_cluster import FakeCluster
 
 pytest.register_assert_rewrite("tests.unit.runner.reconcile.reconciler_contract")

@@ -13,7 +13,7 @@ from rolecall.cli import ansible_operator
 from rolecall.cli.ansible_operator import main
 from rolecall.runner import operator as operator_module
 from rolecall.runner.config.settings import Settings, ansible_operator_settings
-from tests.integration.things import write_project
+from tests.support.things import write_project
 
 PROGRAM = Path(sys.executable).with_name("ansible-operator")
 

@@ -15,7 +15,7 @@ from rolecall.cli.run import rolecall_program
 from rolecall.runner import operator as operator_module
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
-from tests.integration.things import write_project
+from tests.support.things import write_project
 
 Program = Callable[[list[str]], int]
 ROLE = "- ansible.builtin.debug: {msg: fine}\n"

@@ -32,7 +32,7 @@ from rolecall.runner.watch_controller import (
     WatchController,
     initial_priority,
 )
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import FakeServer

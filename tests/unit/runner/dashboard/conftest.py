@@ -14,7 +14,7 @@ from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RecordMemory, RunHistory, RunRecord
 from rolecall.runner.runs.events import RunSummary
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.record.records import make_record
 from tests.unit.runner.test_watch_controller import Bench

@@ -16,7 +16,7 @@ from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
 from rolecall.runner.record.run_record import Ending
 from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.runner.dashboard.conftest import OPEN, Shown
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange
 

@@ -12,7 +12,7 @@ from rolecall.runner.dashboard.objects import PAGE_SIZE, Lists
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import Query, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.controller.fake_server import FakeServer
 from tests.unit.runner.dashboard.conftest import Shown

@@ -22,8 +22,8 @@ from rolecall.runner.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.runner.serving.metrics import OperatorMetrics
-from tests.integration.things import THING
-from tests.integration.world import World
+from tests.support.things import THING
+from tests.support.world import World
 
 FINALIZER = "test.rolecall.dev/finalizer"
 DEFAULT_PERIOD_SECONDS = 36000.0

@@ -37,8 +37,8 @@ from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_succes
 from rolecall.runner.reconcile.status import condition_of
 from rolecall.runner.runs.events import Counts, RunSummary
 from rolecall.runner.watch_controller import initial_priority
-from tests.integration.things import MANIFEST, THING
-from tests.integration.world import World
+from tests.support.things import MANIFEST, THING
+from tests.support.world import World
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.reconcile.reconciler_contract import PERIOD, SUCCESSFUL
 from tests.unit.runner.reconcile.rig import (

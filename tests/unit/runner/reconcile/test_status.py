@@ -35,7 +35,7 @@ from rolecall.runner.reconcile.status import (
     without_ready_conditions,
 )
 from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES, Counts
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.json_values import JSON, STATUS
 
 EARLIER = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

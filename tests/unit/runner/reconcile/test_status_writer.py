@@ -18,8 +18,8 @@ from rolecall.runner.reconcile import status_writer as write_retry
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.reconcile.status import ReconcileOutcome
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
-from tests.integration.things import MANIFEST, THING
-from tests.integration.world import World, condition
+from tests.support.things import MANIFEST, THING
+from tests.support.world import World, condition
 from tests.unit.fake_cluster import FakeCluster
 
 ONE = ObjectKey("default", "one")

@@ -8,7 +8,7 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.runs.cleanup import ArtifactBudget, OrphanedWorkspaces, remove_old_kubeconfigs, size_on_disk
 from rolecall.runner.runs.workspace import Inputs, Workspace, workspaces_of
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 
 KIND = GVK("example.com", "v1", "Foo")

@@ -16,7 +16,7 @@ from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.runs import content as content_module
 from rolecall.runner.runs.content import digests_of, files_of, watch_contents, watched_directories
 from rolecall.system import file_changes
-from tests.integration.things import THING
+from tests.support.things import THING
 
 
 @pytest.fixture

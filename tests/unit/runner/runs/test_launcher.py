@@ -22,7 +22,7 @@ from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
 from rolecall.runner.runs.launcher import Launcher, check_size, count_values, log_line
 from rolecall.runner.runs.process import ColdStarter, OnEvent, ProcessRunner, RunSpec
-from tests.integration.things import THING
+from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.reconcile.rig import SUCCESS
 

@@ -34,7 +34,7 @@ from rolecall.runner.serving.servers import (
     serve,
     user_metrics_application,
 )
-from tests.integration.world import eventually
+from tests.support.world import eventually
 from tests.unit.runner.serving.test_authentication import ApiServer
 
 FLAG = "--metrics-bind-address"
