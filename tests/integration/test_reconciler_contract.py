@@ -1,6 +1,6 @@
 """The cases of a reconcile against a real API server; the unit tests have them against the cluster in memory."""
 
-from tests.unit.runner.reconcile.reconciler_contract import ReconcilerContract
+from tests.support.reconciler_contract import ReconcilerContract
 
 
 class TestControlPlane(ReconcilerContract):

@@ -1,0 +1,1 @@
+"""Code that unit and integration tests share; it imports nothing from either."""

@@ -8,7 +8,7 @@ import pytest
 from tests.support.world import World
 from tests.unit.fake_cluster import FakeCluster
 
-pytest.register_assert_rewrite("tests.unit.runner.reconcile.reconciler_contract")
+pytest.register_assert_rewrite("tests.support.reconciler_contract")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.operator import readiness_checks, run_operator
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.warm.starter import ForkserverStarter
-from tests.unit.runner.reconcile.rig import ScriptedRunner
+from tests.support.reconciler_rig import ScriptedRunner
 
 STOP = """
 import asyncio, time

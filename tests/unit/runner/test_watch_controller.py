@@ -32,12 +32,12 @@ from rolecall.runner.watch_controller import (
     WatchController,
     initial_priority,
 )
+from tests.support.reconciler_rig import ScriptedRunner
 from tests.support.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import FakeServer
 from tests.unit.runner.proxy.conftest import until
-from tests.unit.runner.reconcile.rig import ScriptedRunner
 
 POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
 NAMESPACE = GVK("", "v1", "Namespace")

@@ -37,11 +37,8 @@ from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_succes
 from rolecall.runner.reconcile.status import condition_of
 from rolecall.runner.runs.events import Counts, RunSummary
 from rolecall.runner.watch_controller import initial_priority
-from tests.support.things import MANIFEST, THING
-from tests.support.world import World
-from tests.unit.fake_cluster import FakeCluster
-from tests.unit.runner.reconcile.reconciler_contract import PERIOD, SUCCESSFUL
-from tests.unit.runner.reconcile.rig import (
+from tests.support.reconciler_contract import PERIOD, SUCCESSFUL
+from tests.support.reconciler_rig import (
     DEFAULT_PERIOD_SECONDS,
     FAILURE,
     FINALIZER,
@@ -51,6 +48,9 @@ from tests.unit.runner.reconcile.rig import (
     finalizer,
     make_rig,
 )
+from tests.support.things import MANIFEST, THING
+from tests.support.world import World
+from tests.unit.fake_cluster import FakeCluster
 
 UNREACHABLE = UnreachableError("nobody there")
 CONFLICT = ConflictError(409, "Conflict", "the object has been modified")

@@ -1,6 +1,6 @@
 """The cases of a reconcile against the cluster in memory; ``tests/integration`` has them against a real one."""
 
-from tests.unit.runner.reconcile.reconciler_contract import ReconcilerContract
+from tests.support.reconciler_contract import ReconcilerContract
 
 
 class TestClusterInMemory(ReconcilerContract):

@@ -22,9 +22,9 @@ from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
 from rolecall.runner.runs.launcher import Launcher, check_size, count_values, log_line
 from rolecall.runner.runs.process import ColdStarter, OnEvent, ProcessRunner, RunSpec
+from tests.support.reconciler_rig import SUCCESS
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
-from tests.unit.runner.reconcile.rig import SUCCESS
 
 PREFIX = "ansible.sdk.operatorframework.io"
 PRINTED = RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]")

@@ -14,9 +14,9 @@ from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import generation_of, has_finalizer
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.reconcile.status import ReconcileOutcome
+from tests.support.reconciler_rig import DEFAULT_PERIOD_SECONDS, FAILURE, FINALIZER, SUCCESS, finalizer, make_rig
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World
-from tests.unit.runner.reconcile.rig import DEFAULT_PERIOD_SECONDS, FAILURE, FINALIZER, SUCCESS, finalizer, make_rig
 
 SUCCESSFUL = {
     "Running": ("True", "Successful", "Awaiting next reconciliation"),
