@@ -29,7 +29,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause, Priority
-from rolecall.runner.reconcile import status_writer as write_retry
+from rolecall.runner.reconcile import status_writer
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.own_writes import PrimaryCause
@@ -62,7 +62,7 @@ BROKEN = ApiError(500, "InternalError", "etcd is away")
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_retry, "FIRST_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(status_writer, "FIRST_DELAY_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -763,7 +763,7 @@ async def test_crash_leaves_a_condition(rig: Rig) -> None:
 async def test_status_rejected_for_a_minute_is_retried_by_another_reconcile(
     rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_retry, "REJECTED_SECONDS", 0.0)
+    monkeypatch.setattr(status_writer, "REJECTED_SECONDS", 0.0)
 
     async def break_down() -> None:
         cluster.troubles = [("replace status", BROKEN)]

@@ -14,7 +14,7 @@ from rolecall.kube.errors import (
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
-from rolecall.runner.reconcile import status_writer as write_retry
+from rolecall.runner.reconcile import status_writer
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.reconcile.status import ReconcileOutcome
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
@@ -178,7 +178,7 @@ class Server:
 
 
 async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(write_retry, "FIRST_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(status_writer, "FIRST_DELAY_SECONDS", 0.0)
     monkeypatch.setattr("rolecall.runner.reconcile.status_writer.time.monotonic", lambda: server.time)
     return await write_with_retry(server.write)
 
