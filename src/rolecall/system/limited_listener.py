@@ -18,8 +18,6 @@ from rolecall.system.logs import get_logger
 logger = get_logger("serving")
 
 IDLE_SECONDS = 1.0
-"""A connection without a request for this long is idle; a new one gets this time to send its first."""
-
 _WARN_EVERY_SECONDS = 60.0
 
 
@@ -30,11 +28,14 @@ class _Connection:
 
 
 class LimitedListener(socket.socket):
-    """A listening socket with at most ``limit`` open connections; ``name`` identifies the server in the log."""
+    """A listening socket with at most ``limit`` open connections; ``name`` identifies the server in the log.
 
-    def __init__(self, listener: socket.socket, limit: int, name: str) -> None:
+    A connection without a request for ``idle_seconds`` is idle; a new one gets this time to send its first.
+    """
+
+    def __init__(self, listener: socket.socket, limit: int, name: str, idle_seconds: float = IDLE_SECONDS) -> None:
         super().__init__(listener.family, listener.type, listener.proto, fileno=listener.detach())
-        self._limit, self._name = limit, name
+        self._limit, self._name, self._idle_seconds = limit, name, idle_seconds
         self._connections: dict[int, _Connection] = {}
         self._warn_at = 0.0
 
@@ -73,7 +74,7 @@ class LimitedListener(socket.socket):
             logger.warning(message, server=self._name, limit=self._limit)
         idle = {fd: each.idle_since for fd, each in self._connections.items() if each.idle_since is not None}
         longest = min(idle, key=lambda fd: idle[fd], default=None)
-        if longest is None or now - idle[longest] < IDLE_SECONDS:
+        if longest is None or now - idle[longest] < self._idle_seconds:
             return False
         with suppress(OSError):  # the peer may have closed it just now
             self._connections.pop(longest).socket.shutdown(socket.SHUT_RDWR)

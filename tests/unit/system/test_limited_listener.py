@@ -3,7 +3,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rolecall.system import limited_listener
 from rolecall.system.limited_listener import LimitedListener
 
 Open = Callable[[float], LimitedListener]
@@ -22,12 +21,11 @@ class Transport:
 
 
 @pytest.fixture
-def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+def listening() -> Iterator[Open]:
     opened: list[LimitedListener] = []
 
     def listen(idle_seconds: float) -> LimitedListener:
-        monkeypatch.setattr(limited_listener, "IDLE_SECONDS", idle_seconds)
-        listener = LimitedListener(socket.create_server(("127.0.0.1", 0)), LIMIT, "test")
+        listener = LimitedListener(socket.create_server(("127.0.0.1", 0)), LIMIT, "test", idle_seconds)
         listener.settimeout(0)
         opened.append(listener)
         return listener

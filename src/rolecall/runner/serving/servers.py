@@ -38,7 +38,7 @@ from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import CONTENT_TYPE, OperatorMetrics, RefusedError
 from rolecall.system.blocking_work import run_in_thread, running_in_background
 from rolecall.system.file_changes import changes_in
-from rolecall.system.limited_listener import LimitedListener
+from rolecall.system.limited_listener import IDLE_SECONDS, LimitedListener
 from rolecall.system.logs import get_logger
 
 logger = get_logger("serving")
@@ -48,8 +48,6 @@ CONNECTIONS = 64
 """The maximum number of connections of each server."""
 
 REQUEST_SECONDS = 30.0
-"""The time that a client has to send a request, and then to read the response."""
-
 FRESH_SECONDS = 1.0
 """The age up to which rendered metrics are served again."""
 
@@ -114,11 +112,20 @@ def parse_address(text: str, flag: str) -> Address | None:
 
 @asynccontextmanager
 async def serve(
-    application: web.Application, address: Address, tls: ssl.SSLContext | None = None
+    application: web.Application,
+    address: Address,
+    tls: ssl.SSLContext | None = None,
+    *,
+    idle_seconds: float = IDLE_SECONDS,
+    request_seconds: float = REQUEST_SECONDS,
 ) -> AsyncIterator[int]:
-    """Serve an application and yield its port. Raise ConfigurationError if it can't listen on the address."""
+    """Serve an application and yield its port. Raise ConfigurationError if it can't listen on the address.
+
+    A client has ``request_seconds`` to send a request, and then to read the response; ``idle_seconds`` is that of
+    `LimitedListener`.
+    """
     try:
-        listener = LimitedListener(_open(address), CONNECTIONS, address.flag.removeprefix("--"))
+        listener = LimitedListener(_open(address), CONNECTIONS, address.flag.removeprefix("--"), idle_seconds)
     except OSError as error:
         # The error number of an unresolvable name is negative, and the error has its own text.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
@@ -128,7 +135,7 @@ async def serve(
     async def respond_in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
         with listener.in_use(request.transport):
             try:
-                async with asyncio.timeout(REQUEST_SECONDS):
+                async with asyncio.timeout(request_seconds):
                     response = await handler(request)
                     await response.prepare(request)
                     await response.write_eof()
@@ -140,7 +147,7 @@ async def serve(
 
     application.middlewares.append(respond_in_time)
     runner = web.AppRunner(
-        application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, keepalive_timeout=REQUEST_SECONDS
+        application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, keepalive_timeout=request_seconds
     )
     try:
         await runner.setup()

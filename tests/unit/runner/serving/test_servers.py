@@ -16,7 +16,6 @@ from cryptography import x509
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.serving import servers as listener
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import (
@@ -114,22 +113,18 @@ async def connect(port: int, sent: bytes = b"") -> tuple[asyncio.StreamReader, a
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
-async def test_idle_connections_do_not_block_clients(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr("rolecall.system.limited_listener.IDLE_SECONDS", 0.0)
-    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+async def test_idle_connections_do_not_block_clients(sent: bytes) -> None:
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), idle_seconds=0.0) as port:
         silent = [await connect(port, sent) for _ in range(CONNECTIONS + 10)]
         assert await status_of(f"http://127.0.0.1:{port}/") == 404
         for _, writer in silent:
             writer.close()
 
 
-async def test_connections_without_handshake_do_not_block_clients(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("rolecall.system.limited_listener.IDLE_SECONDS", 0.0)
+async def test_connections_without_handshake_do_not_block_clients(tmp_path: Path) -> None:
     certificate = ServingCertificate(tmp_path, lambda _: None)
     certificate.load()
-    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), certificate.context) as port:
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), certificate.context, idle_seconds=0.0) as port:
         silent = [await connect(port) for _ in range(CONNECTIONS + 10)]
         async with aiohttp.request("GET", f"https://127.0.0.1:{port}/", ssl=False) as response:
             assert response.status == 404
@@ -138,17 +133,15 @@ async def test_connections_without_handshake_do_not_block_clients(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT"])
-async def test_connection_without_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
-    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+async def test_connection_without_request_is_closed(sent: bytes) -> None:
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), request_seconds=0.2) as port:
         reader, writer = await connect(port, sent)
         async with asyncio.timeout(20):
             assert await reader.read() == b""
         writer.close()
 
 
-async def test_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
+async def test_client_that_does_not_read_is_disconnected() -> None:
     ended = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -158,7 +151,7 @@ async def test_client_that_does_not_read_is_disconnected(monkeypatch: pytest.Mon
 
     application = web.Application()
     application.router.add_get("/", answer)
-    async with serve(application, Address("127.0.0.1", 0, FLAG)) as port:
+    async with serve(application, Address("127.0.0.1", 0, FLAG), request_seconds=0.2) as port:
         reader, writer = await connect(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         async with asyncio.timeout(20):
