@@ -19,8 +19,6 @@ from typing import Any
 from rolecall.runner.runs.variables import with_texts
 
 MAX_COPIED_BYTES = 64 * 1024 * 1024
-"""How much of a directory is copied, so that a task can work on all of it."""
-
 _ABSOLUTE = re.compile(r"""(?<![\w./~-])/[^\s"'`;:|&<>()=,]+""")
 _TEMPORARY = "/tmp"  # noqa: S108 - the default of the module tempfile
 
@@ -33,9 +31,13 @@ class TooLargeError(Exception):
 
 
 class PlanFiles:
-    """Maps paths of this machine into the plan's directory, where it may create files."""
+    """Maps paths of this machine into the plan's directory, where it may create files.
 
-    def __init__(self, directory: Path) -> None:
+    Of a directory, at most ``max_copied_bytes`` are copied so that a task can work on all of it.
+    """
+
+    def __init__(self, directory: Path, max_copied_bytes: int = MAX_COPIED_BYTES) -> None:
+        self._max_copied_bytes = max_copied_bytes
         self._root = str(directory / "files")
         self._removed = directory / "removed.jsonl"
 
@@ -82,7 +84,7 @@ class PlanFiles:
             return self.readable(path)
         if not os.path.isdir(own) and not self._removed.exists():  # noqa: PTH112 - plain text
             return path
-        rest = MAX_COPIED_BYTES
+        rest = self._max_copied_bytes
         for directory, _, names in os.walk(path):
             if self._is_hidden(directory):
                 continue
@@ -90,7 +92,7 @@ class PlanFiles:
             for found in (os.path.join(directory, name) for name in names):  # noqa: PTH118 - plain text
                 rest -= os.path.getsize(found) if os.path.isfile(found) else 0  # noqa: PTH113, PTH202 - plain text
                 if rest < 0:
-                    raise TooLargeError(f"{path} is larger than {MAX_COPIED_BYTES >> 20} MiB")
+                    raise TooLargeError(f"{path} is larger than {self._max_copied_bytes >> 20} MiB")
                 if os.path.isfile(found):  # noqa: PTH113 - neither a socket nor a broken link
                     self.writable(found)
         return self.inside(path)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.planned import files as plan_files
 from rolecall.workbench.planned.files import PlanFiles, Redirection, TooLargeError
 
 
@@ -23,8 +22,9 @@ def files(tmp_path: Path) -> PlanFiles:
     return PlanFiles(tmp_path / "plan")
 
 
-def test_too_large_tree_is_rejected(files: PlanFiles, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_files, "MAX_COPIED_BYTES", 1)
+def test_too_large_tree_is_rejected(tmp_path: Path, machine: Path) -> None:
+    (tmp_path / "plan").mkdir()
+    files = PlanFiles(tmp_path / "plan", max_copied_bytes=1)
     files.writable(str(machine))
     with pytest.raises(TooLargeError):
         files.tree(str(machine))
