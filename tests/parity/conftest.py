@@ -15,9 +15,8 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner, Runner
-from rolecall.runner.warm import starter as forkserver_starter
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
-from rolecall.runner.warm.starter import ForkserverStarter
+from rolecall.runner.warm.starter import ForkserverStarter, StartLimits
 from tests.parity.cases import Case
 from tests.parity.normalization import differences
 from tests.parity.observation import Observation
@@ -26,6 +25,9 @@ from tests.parity.stage import COLLECTIONS, CONTENT, Stage
 NOTE = "Part of a run was not warm"
 NAMES = ("run-c", "run-w")
 """Directories of the stages; of one length, because Ansible wraps lines."""
+
+LIMITS = StartLimits(cpu_seconds=120.0)
+"""A server prepares for all contents of the suite, which may need more CPU time than an operator's server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,6 @@ def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("ANSIBLE_", "PYTHON"))]:
             patch.delenv(name)
-        # The server prepares for all contents of the suite, which may need more CPU time than an operator's server.
-        patch.setattr(forkserver_starter, "_WAIT_CPU_SECONDS", 120.0)
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.setenv("ANSIBLE_COLLECTIONS_PATH", str(collections))
         yield
@@ -110,7 +110,9 @@ async def start_warm(content: Path) -> AsyncIterator[Runner]:
     The server must last until the end and use every patch: runs that are cold or not patched compare nothing.
     """
     replaced, patches = list[str](), list[PatchStatus]()
-    async with ForkserverStarter([content], on_replaced=replaced.append, on_patches=patches.extend) as starter:
+    async with ForkserverStarter(
+        [content], on_replaced=replaced.append, on_patches=patches.extend, limits=LIMITS
+    ) as starter:
         yield ProcessRunner(starter)
         assert starter.server, "there is no fork server"
         assert not replaced

@@ -32,23 +32,29 @@ from rolecall.system.logs import get_logger
 
 logger = get_logger("forkserver")
 
-_WAIT_WITHOUT_PROGRESS_SECONDS = 5.0
-"""How long runs wait for a starting server that uses no CPU time; then they start cold, and the server continues."""
-
-_WAIT_CPU_SECONDS = 10.0
-"""How much CPU time of a starting server runs wait for. It needs one to three seconds, and a cold run up to five."""
-
-_STALLED_LIMIT_SECONDS = 60.0
-"""How long a starting server may use no CPU time before it is replaced."""
-
-_SLOW_SECONDS = 15.0
-"""The age at which a starting server is logged as slow."""
-
-_POLL_SECONDS = 1.0
 _COLD_AFTER_FAILURE_SECONDS, _LONGEST_COLD_SECONDS = 60.0, 900.0
 
 OnReplaced = Callable[[str], None]
 OnPatches = Callable[[Sequence[PatchStatus]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StartLimits:
+    """How long runs wait for a starting server."""
+
+    without_progress_seconds: float = 5.0
+    """How long runs wait for a server that uses no CPU time; then they start cold, and the server continues."""
+
+    cpu_seconds: float = 10.0
+    """How much CPU time of a server runs wait for. It needs one to three seconds, and a cold run up to five."""
+
+    stalled_seconds: float = 60.0
+    """How long a server may use no CPU time before it is replaced."""
+
+    slow_seconds: float = 15.0
+    """The age at which a starting server is logged as slow."""
+
+    poll_seconds: float = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +71,7 @@ class ForkserverStarter:
     growth_limit_bytes: int = GROWTH_LIMIT_BYTES
     on_replaced: OnReplaced = lambda _reason: None
     on_patches: OnPatches = lambda _statuses: None
+    limits: StartLimits = StartLimits()
     server: ForkServer | None = field(default=None, init=False)
     """The server that forks new runs, if there is one."""
 
@@ -154,13 +161,14 @@ class ForkserverStarter:
 
         Raises ServerGoneError if it has exited, and TimeoutError if it makes no progress.
         """
+        limits = self.limits
         while not server.ready.done():
             stalled, used = server.stalled_seconds, server.cpu_seconds
-            if stalled >= _STALLED_LIMIT_SECONDS:
+            if stalled >= limits.stalled_seconds:
                 raise TimeoutError(f"it has used no CPU time for {stalled:.0f} s")
-            waits = stalled < _WAIT_WITHOUT_PROGRESS_SECONDS and used < _WAIT_CPU_SECONDS
+            waits = stalled < limits.without_progress_seconds and used < limits.cpu_seconds
             age = time.monotonic() - server.launched_at
-            if (not waits or age >= _SLOW_SECONDS) and self._slow is not server:
+            if (not waits or age >= limits.slow_seconds) and self._slow is not server:
                 self._slow = server
                 logger.warning(
                     "The fork server starts slowly; it isn't replaced while it makes progress",
@@ -171,7 +179,7 @@ class ForkserverStarter:
                 )
             if not waits:
                 return None
-            await asyncio.wait({server.ready}, timeout=_POLL_SECONDS)
+            await asyncio.wait({server.ready}, timeout=limits.poll_seconds)
         return server.ready.result()
 
     async def _launch(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,9 +18,12 @@ from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.warm import client, starter
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.client import ForkServer
-from rolecall.runner.warm.starter import ForkserverStarter
+from rolecall.runner.warm.starter import ForkserverStarter, StartLimits
 
 FORK = PatchStatus("fork", "in use")
+QUICK = StartLimits(poll_seconds=0.05)
+SHORT = replace(QUICK, without_progress_seconds=1.0, stalled_seconds=1.0, slow_seconds=0.5)
+"""Limits below the time that a slow server needs."""
 
 
 @pytest.fixture
@@ -68,12 +71,11 @@ def silent_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path))
     monkeypatch.setattr(client, "SERVER_MODULE", "silent_server")
-    monkeypatch.setattr(starter, "_POLL_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("silent_server")
 async def test_start_can_be_cancelled_during_preparation_without_others(spec: RunSpec) -> None:
-    async with ForkserverStarter() as forkserver:
+    async with ForkserverStarter(limits=QUICK) as forkserver:
         others = asyncio.create_task(forkserver.start(spec))
         starting = asyncio.create_task(forkserver.start(spec))
         await asyncio.sleep(0)
@@ -90,10 +92,10 @@ async def test_start_can_be_cancelled_during_preparation_without_others(spec: Ru
 async def test_run_starts_cold_and_server_continues_if_it_makes_no_progress(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    monkeypatch.setattr(starter, "_WAIT_WITHOUT_PROGRESS_SECONDS", 0.05)
     replaced: list[str] = []
+    limits = replace(QUICK, without_progress_seconds=0.05)
     with capture_logs() as logs:
-        async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+        async with ForkserverStarter(on_replaced=replaced.append, limits=limits) as forkserver:
             server = forkserver.server
             monkeypatch.setattr(sys, "executable", interpreter)
             await assert_starts_cold(forkserver, spec)
@@ -109,9 +111,9 @@ async def test_run_starts_cold_and_server_continues_if_it_makes_no_progress(
 async def test_server_that_makes_no_progress_is_replaced_and_counted(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    monkeypatch.setattr(starter, "_STALLED_LIMIT_SECONDS", 0.05)
     replaced: list[str] = []
-    async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+    limits = replace(QUICK, stalled_seconds=0.05)
+    async with ForkserverStarter(on_replaced=replaced.append, limits=limits) as forkserver:
         server = forkserver.server
         assert server
         monkeypatch.setattr(sys, "executable", interpreter)
@@ -135,17 +137,13 @@ def slow_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path))
     monkeypatch.setattr(client, "SERVER_MODULE", "slow_server")
-    for name in ("_WAIT_WITHOUT_PROGRESS_SECONDS", "_STALLED_LIMIT_SECONDS"):
-        monkeypatch.setattr(starter, name, 1.0)
-    monkeypatch.setattr(starter, "_SLOW_SECONDS", 0.5)
-    monkeypatch.setattr(starter, "_POLL_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("slow_server")
 async def test_server_that_makes_progress_is_awaited_beyond_every_limit(spec: RunSpec) -> None:
     replaced: list[str] = []
     with capture_logs() as logs:
-        async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+        async with ForkserverStarter(on_replaced=replaced.append, limits=SHORT) as forkserver:
             with pytest.raises(OSError, match="rejected"):
                 await asyncio.wait_for(forkserver.start(spec), 60)
     assert replaced == []
@@ -160,9 +158,9 @@ async def test_server_that_makes_progress_is_awaited_beyond_every_limit(spec: Ru
 async def test_run_does_not_wait_for_server_that_needs_too_much_cpu_time(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    monkeypatch.setattr(starter, "_WAIT_CPU_SECONDS", 0.1)
     replaced: list[str] = []
-    async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+    limits = replace(SHORT, cpu_seconds=0.1)
+    async with ForkserverStarter(on_replaced=replaced.append, limits=limits) as forkserver:
         server = forkserver.server
         monkeypatch.setattr(sys, "executable", interpreter)
         await assert_starts_cold(forkserver, spec)
