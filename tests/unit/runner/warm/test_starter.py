@@ -178,10 +178,10 @@ async def test_server_that_exits_again_and_again_is_started_ever_more_rarely(
 
     now = 0.0
     monkeypatch.setattr(ForkServer, "launch", launch)
+    monkeypatch.setattr(starter, "time", SimpleNamespace(monotonic=lambda: now))
     with capture_logs() as logs:
         async with ForkserverStarter() as forkserver:
             monkeypatch.setattr(sys, "executable", interpreter)
-            monkeypatch.setattr(starter, "time", SimpleNamespace(monotonic=lambda: now))
             for hour in range(1, 9):
                 now = hour * 3600.0
                 await assert_starts_cold(forkserver, spec)
