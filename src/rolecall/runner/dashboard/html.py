@@ -4,7 +4,6 @@ Every string is escaped. There are no inline scripts and styles, because the pag
 """
 
 import hashlib
-import ipaddress
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,9 +17,6 @@ from markupsafe import Markup
 
 from rolecall.kube.quantities import format_duration
 from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, until, utc
-
-ACCESS_PATH: Final = "/ui"
-"""The path for which a client needs the permission ``get``, for any page."""
 
 NO_NAMESPACE: Final = "-"
 """Replaces the namespace of a cluster-scoped object in paths; it isn't a valid name of a namespace."""
@@ -40,16 +36,6 @@ _MAX_DIGITS: Final = 6
 _HERE: Final = Path(__file__).parent
 _POLLED: Final = {"objects": "object_list.html", "object": "object_details.html"}
 """The template of the part of each page that updates itself."""
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host without a port, as in an address or in a request, can only be this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
-    except ValueError:
-        return False
 
 
 def object_path(kind: str, namespace: str, name: str) -> str:

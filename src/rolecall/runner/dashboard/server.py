@@ -8,6 +8,7 @@ On a loopback address, the request must name a loopback host, so that a web site
 can't read the dashboard. Everywhere else, a token is needed.
 """
 
+import ipaddress
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,11 +24,9 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.dashboard.html import (
-    ACCESS_PATH,
     NO_NAMESPACE,
     STATIC_TYPES,
     Pages,
-    is_loopback,
     query_of,
     static_file,
 )
@@ -44,6 +43,9 @@ from rolecall.system.logs import get_logger
 logger = get_logger("dashboard")
 
 FLAG: Final = "--ui-bind-address"
+ACCESS_PATH: Final = "/ui"
+"""The path for which a client needs the permission ``get``, for any page."""
+
 _HTML: Final = "text/html"
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -198,6 +200,16 @@ class Guard:
         if self.reviewer is None:
             return None
         return await refusal(request, self.reviewer, ACCESS_PATH, takes_password=True)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host without a port, as in an address or in a request, can only be this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _host_of(request: web.Request) -> str:

@@ -7,8 +7,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.dashboard.html import is_loopback
-from rolecall.runner.dashboard.server import HEADERS, Guard, dashboard_application, serving_dashboard
+from rolecall.runner.dashboard.server import HEADERS, Guard, dashboard_application, is_loopback, serving_dashboard
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.fake_cluster import FakeCluster
