@@ -1,1 +1,1 @@
-"""The documentation as a site: the pages of the repository, their navigation, and the checks of what was built."""
+"""The documentation as a site: its pages, its configuration with the navigation, and the checks of the result."""

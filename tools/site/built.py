@@ -1,4 +1,4 @@
-"""The check of the built pages: every link leads to a file and an anchor, and nothing is loaded from elsewhere."""
+"""The check of the built pages: every link is valid, and no page loads a file from another host."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 _LOADING_RELATIONS = {"stylesheet", "preconnect", "preload", "prefetch", "icon", "modulepreload"}
-_NO_FILES = {"http", "https", "mailto", "data", "javascript"}
+_OTHER_SCHEMES = {"http", "https", "mailto", "data", "javascript"}
 
 
 @dataclass(slots=True)
 class Html:
-    """What a page leads to, what it loads, and the anchors that it has."""
+    """The links of a page, the files that it loads, and its anchors."""
 
     links: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Html:
 
 
 def problems(directory: Path) -> list[str]:
-    """Return what is wrong with the pages of a site, a line for each; none is the way it should be."""
+    """Return the problems of a site's pages, one line each."""
     return [
         f"{page.relative_to(directory)}: {problem}"
         for page in sorted(directory.rglob("*.html"))
@@ -33,17 +33,17 @@ def _of(page: Path) -> Iterator[str]:
     html = _read(page)
     for address in html.loaded:
         if urlsplit(address).netloc:
-            yield f"loads {address} from elsewhere; put the file into the site"
-        elif not _leads_somewhere(page, address):
-            yield f"loads {address}, which is not there"
-    # The page for what is not found is served at any address, so its links start at the root of the host.
+            yield f"loads {address} from another host; add the file to the site"
+        elif not _is_valid(page, address):
+            yield f"loads {address}, which doesn't exist"
+    # The page 404.html is served at any address, so its links start at the root of the host.
     if page.name != "404.html":
-        yield from (f"links to {link}, which is not there" for link in html.links if not _leads_somewhere(page, link))
+        yield from (f"links to {link}, which doesn't exist" for link in html.links if not _is_valid(page, link))
 
 
-def _leads_somewhere(page: Path, address: str) -> bool:
+def _is_valid(page: Path, address: str) -> bool:
     parts = urlsplit(address)
-    if parts.scheme in _NO_FILES or page.name == "404.html":
+    if parts.scheme in _OTHER_SCHEMES or page.name == "404.html":
         return True
     target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     target = target / "index.html" if target.is_dir() else target
@@ -67,7 +67,7 @@ class _Reader(HTMLParser):
         self.html = Html()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take what a tag says."""
+        """Collect the attributes of a tag."""
         given = {name: value for name, value in attrs if value}
         self.html.anchors |= {given[name] for name in ("id", "name") if name in given}
         if "src" in given:

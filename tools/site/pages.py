@@ -1,7 +1,7 @@
-"""Which files of the repository are pages of the site, and what stands in them there.
+"""The pages of the site, copied from the repository.
 
-The site has the directories of the repository, so that the links between pages are the same on the site, on a code
-host, and in an editor. A link to a file that isn't a page, such as a module, becomes its text.
+The site has the directories of the repository, so relative links work on the site, on a code host, and in an editor.
+A link to a file that isn't a page, such as a module, becomes its text.
 """
 
 import posixpath
@@ -30,7 +30,7 @@ def pages(root: Path = ROOT) -> list[str]:
 
 
 def stage(directory: Path, root: Path = ROOT) -> None:
-    """Write the pages and what they show into an empty directory, as the generator takes them."""
+    """Write the pages and the files that they show into an empty directory."""
     known = {*_found(root, _PAGES), *_found(root, _FILES)}
     for name in known:
         target = directory / name
@@ -42,7 +42,7 @@ def stage(directory: Path, root: Path = ROOT) -> None:
 
 
 def without_links_to_others(text: str, page: str, known: set[str]) -> str:
-    """Return a page's text in which links to files that are not known have become plain text."""
+    """Return a page's text with plain text instead of links to files outside ``known``."""
 
     def replaced(link: re.Match[str]) -> str:
         path = link[2].partition("#")[0]
