@@ -1,6 +1,7 @@
-"""The section of a release in CHANGELOG.md, made of the fragments in changelog.d.
+"""The section of a release in CHANGELOG.md: text written there by hand, followed by the fragments in changelog.d.
 
-Sections are by type, in the order of changelog.d/README.md, and within a type by issue.
+The heading of a section written by hand ends with "(unreleased)". Fragments are grouped by type, in the order of
+changelog.d/README.md, and sorted by issue within a type.
 """
 
 import re
@@ -11,21 +12,26 @@ from typing import Final
 from tools.release.errors import ReleaseError
 
 HEADINGS: Final = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
-_NOT_YET: Final = "There is no release yet.\n"
 _FIRST_SECTION: Final = re.compile(r"^## ", re.MULTILINE)
+_UNRELEASED: Final = re.compile(r"^## \S+ \(unreleased\)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def fragments_in(directory: Path) -> list[Path]:
-    """Return the fragments. Raises ReleaseError if there is none: nothing that users notice has changed."""
-    found = sorted(path for path in directory.glob("*.md") if path.name != "README.md")
-    if not found:
-        raise ReleaseError(f"{directory} has no fragments, so there is nothing to release")
-    return found
+    """Return the fragments in a directory, sorted by name."""
+    return sorted(path for path in directory.glob("*.md") if path.name != "README.md")
 
 
-def section_of(fragments: list[Path], version: str, day: date) -> str:
-    """Return the section: a heading for the release, one for each type, and an item for each fragment."""
+def check_changes(changelog: str, fragments: list[Path]) -> None:
+    """Raise ReleaseError if there is nothing to release: neither an unreleased section nor a fragment."""
+    if not fragments and not _written_by_hand(changelog):
+        raise ReleaseError("CHANGELOG.md has no unreleased section and changelog.d no fragments: nothing to release")
+
+
+def section_of(changelog: str, fragments: list[Path], version: str, day: date) -> str:
+    """Return the section: a heading, the unreleased section of CHANGELOG.md, and an item for each fragment by type."""
     lines = [f"## {version} ({day.isoformat()})", ""]
+    if written := _written_by_hand(changelog):
+        lines += [written, ""]
     for kind, heading in HEADINGS.items():
         items = sorted((path for path in fragments if path.name.split(".")[-2] == kind), key=_issue_of)
         if items:
@@ -34,11 +40,16 @@ def section_of(fragments: list[Path], version: str, day: date) -> str:
 
 
 def with_section(changelog: str, section: str) -> str:
-    """Return the text of CHANGELOG.md with a section before all others."""
-    changelog = changelog.replace(_NOT_YET, "")
+    """Return the text of CHANGELOG.md with the section before all others, and without the unreleased section."""
+    changelog = _UNRELEASED.sub("", changelog)
     found = _FIRST_SECTION.search(changelog)
     place = found.start() if found else len(changelog)
     return f"{changelog[:place].rstrip()}\n\n{section.rstrip()}\n\n{changelog[place:]}".rstrip() + "\n"
+
+
+def _written_by_hand(changelog: str) -> str:
+    found = _UNRELEASED.search(changelog)
+    return found[1].strip() if found else ""
 
 
 def _issue_of(path: Path) -> tuple[int, str]:
@@ -47,6 +58,6 @@ def _issue_of(path: Path) -> tuple[int, str]:
 
 
 def _item(text: str) -> str:
-    """Return a fragment as an item of a list, its lines indented, its links relative to CHANGELOG.md."""
+    """Return a fragment as a list item, with indented lines and links relative to CHANGELOG.md."""
     lines = text.strip().replace("](../", "](").splitlines()
     return "\n".join([f"- {lines[0]}", *(f"  {line}" if line else "" for line in lines[1:])])

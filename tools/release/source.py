@@ -1,6 +1,6 @@
-"""The commit of a release: a clone of the last commit, in which version and changelog are changed and committed.
+"""The commit of a release: made in a clone of the last commit, with the new version and changelog.
 
-The working tree stays as it is: the new commit comes into the repository as a branch of its own.
+The working tree doesn't change: the new commit becomes a separate branch of the repository.
 """
 
 import re
@@ -10,17 +10,17 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from tools.release.changelog import fragments_in, section_of, with_section
+from tools.release.changelog import check_changes, fragments_in, section_of, with_section
 from tools.release.errors import ReleaseError
 
 VERSION: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(rc[1-9]\d*)?")
-"""What pip, semantic versions of OLM and image tags all understand; release candidates aside."""
+"""Versions that pip, OLM, and image tags accept, except that OLM rejects release candidates."""
 _IN_PROJECT: Final = re.compile(r'^version = "[^"]+"$', re.MULTILINE)
 _IN_LOCK: Final = re.compile(r'(?<=^name = "rolecall"\nversion = ")[^"]+', re.MULTILINE)
 
 
 def run(*command: str, cwd: Path) -> str:
-    """Run a program and return what it printed. Raises ReleaseError with what it said if it fails."""
+    """Run a program and return its output. Raises ReleaseError with its error output if it fails."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
@@ -34,7 +34,7 @@ def branch_of(version: str) -> str:
 
 
 def check_release(root: Path, version: str, target: Path) -> None:
-    """Raise ReleaseError unless this version can be released from this repository as it is, into a new directory."""
+    """Raise ReleaseError unless this version can be released from the repository into a new directory."""
     if not VERSION.fullmatch(version):
         raise ReleaseError(f"VERSION={version or '(not set)'}: expected a version such as 1.2.3 or 1.2.3rc1")
     changed = run("git", "status", "--porcelain", cwd=root).splitlines()
@@ -47,7 +47,7 @@ def check_release(root: Path, version: str, target: Path) -> None:
         raise ReleaseError(f"{taken.split()[-1]} exists already; choose another version, or delete it")
     if target.exists():
         raise ReleaseError(f"{target} exists already; remove it first")
-    fragments_in(root / "changelog.d")
+    check_changes((root / "CHANGELOG.md").read_text(), fragments_in(root / "changelog.d"))
 
 
 def commit_release(root: Path, clone: Path, version: str, day: date) -> str:
@@ -67,11 +67,12 @@ def keep_branch(root: Path, clone: Path, version: str) -> None:
 
 def _apply(clone: Path, version: str, day: date) -> str:
     fragments = fragments_in(clone / "changelog.d")
-    section = section_of(fragments, version, day)
-    changelog = clone / "CHANGELOG.md"
-    changelog.write_text(with_section(changelog.read_text(), section))
-    for path in fragments:
-        path.unlink()
+    path = clone / "CHANGELOG.md"
+    changelog = path.read_text()
+    section = section_of(changelog, fragments, version, day)
+    path.write_text(with_section(changelog, section))
+    for fragment in fragments:
+        fragment.unlink()
     _replace_once(clone / "pyproject.toml", _IN_PROJECT, f'version = "{version}"')
     _replace_once(clone / "uv.lock", _IN_LOCK, version)
     return section
@@ -80,12 +81,12 @@ def _apply(clone: Path, version: str, day: date) -> str:
 def _replace_once(path: Path, pattern: re.Pattern[str], text: str) -> None:
     changed, count = pattern.subn(text, path.read_text(), count=1)
     if not count:
-        raise ReleaseError(f"{path.name} does not say the version where it is looked for: {pattern.pattern}")
+        raise ReleaseError(f"{path.name} doesn't contain the version: no match for {pattern.pattern}")
     path.write_text(changed)
 
 
 def commands_to_publish(version: str, names: Sequence[str]) -> list[str]:
-    """Return what is left to do, as commands: nothing of it was done."""
+    """Return the remaining commands, which publish the release."""
     wheel = next(name for name in names if name.endswith(".whl"))
     return [
         f"git merge {branch_of(version)}",

@@ -4,7 +4,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from tools.release.changelog import fragments_in, section_of, with_section
+from tools.release.changelog import check_changes, fragments_in, section_of, with_section
 from tools.release.errors import ReleaseError
 
 DAY = date(2026, 12, 1)
@@ -25,7 +25,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_fragments_are_sorted_by_type_and_issue_and_links_lead_from_the_changelog(directory: Path) -> None:
-    assert section_of(fragments_in(directory), "1.2.0", DAY).splitlines() == [
+    assert section_of("# Changelog\n", fragments_in(directory), "1.2.0", DAY).splitlines() == [
         "## 1.2.0 (2026-12-01)",
         "",
         "### Added",
@@ -43,13 +43,24 @@ def test_fragments_are_sorted_by_type_and_issue_and_links_lead_from_the_changelo
 
 
 def test_the_newest_section_comes_first_and_nothing_else_is_lost() -> None:
-    first = with_section("# Changelog\n\nChanges by release.\n\nThere is no release yet.\n", "## 1.0.0\n\n- One.\n")
+    first = with_section("# Changelog\n\nChanges by release.\n", "## 1.0.0\n\n- One.\n")
     assert first == "# Changelog\n\nChanges by release.\n\n## 1.0.0\n\n- One.\n"
     second = with_section(first, "## 1.1.0\n\n- Two.\n")
     assert second == "# Changelog\n\nChanges by release.\n\n## 1.1.0\n\n- Two.\n\n## 1.0.0\n\n- One.\n"
 
 
-def test_without_fragments_there_is_nothing_to_release(tmp_path: Path) -> None:
+def test_unreleased_section_becomes_the_section_of_the_release(directory: Path) -> None:
+    changelog = "# Changelog\n\n## 1.2.0 (unreleased)\n\nBy hand.\n\n### A subject\n\n- One.\n\n## 1.1.0\n\n- Old.\n"
+    section = section_of(changelog, [directory / "12.late.fixed.md"], "1.2.0", DAY)
+    assert section == "## 1.2.0 (2026-12-01)\n\nBy hand.\n\n### A subject\n\n- One.\n\n### Fixed\n\n- Late.\n"
+    assert with_section(changelog, section) == f"# Changelog\n\n{section}\n## 1.1.0\n\n- Old.\n"
+
+
+def test_release_needs_an_unreleased_section_or_fragments(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("not a fragment\n")
-    with pytest.raises(ReleaseError, match="no fragments"):
-        fragments_in(tmp_path)
+    (tmp_path / "1.added.md").write_text("New.\n")
+    check_changes("# Changelog\n\n## 0.1.0 (unreleased)\n\nBy hand.\n", [])
+    check_changes("# Changelog\n", fragments_in(tmp_path))
+    (tmp_path / "1.added.md").unlink()
+    with pytest.raises(ReleaseError, match="nothing to release"):
+        check_changes("# Changelog\n\n## 0.1.0 (2026-12-01)\n\n- One.\n", fragments_in(tmp_path))

@@ -1,4 +1,4 @@
-"""The commit of a release, in a small repository: what is refused, and that the working tree stays as it is."""
+"""The commit of a release, in a small repository: rejected releases, and an unchanged working tree."""
 
 import subprocess
 from datetime import date
@@ -11,7 +11,7 @@ from tools.release.source import check_release, commit_release, keep_branch, run
 FILES = {
     "pyproject.toml": '[project]\nname = "rolecall"\nversion = "0.1.0"\n',
     "uv.lock": '[[package]]\nname = "other"\nversion = "0.1.0"\n\n[[package]]\nname = "rolecall"\nversion = "0.1.0"\n',
-    "CHANGELOG.md": "# Changelog\n\nThere is no release yet.\n",
+    "CHANGELOG.md": "# Changelog\n\n## 0.9.0 (2026-11-01)\n\n- Something old.\n",
     "changelog.d/README.md": "about fragments\n",
     "changelog.d/1.added.md": "Something new.\n",
 }
@@ -83,5 +83,5 @@ def test_a_tag_is_not_released_again(root: Path, tmp_path: Path) -> None:
 def test_a_file_without_the_version_is_named(root: Path, tmp_path: Path) -> None:
     (root / "pyproject.toml").write_text('[project]\nname = "rolecall"\ndynamic = ["version"]\n')
     run("git", "commit", "--quiet", "--all", "--message", "Second", cwd=root)
-    with pytest.raises(ReleaseError, match=r"pyproject\.toml does not say the version"):
+    with pytest.raises(ReleaseError, match=r"pyproject\.toml doesn't contain the version"):
         commit_release(root, tmp_path / "clone", "1.0.0", date(2026, 12, 1))
