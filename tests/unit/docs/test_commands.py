@@ -52,6 +52,14 @@ def test_every_make_target_in_a_page_exists() -> None:
     )
 
 
+def test_tables_of_targets_list_every_target_of_make_help() -> None:
+    pages = (PROJECT / name for name in ("CONTRIBUTING.md", "MAINTAINING.md"))
+    rows = [
+        line.split("|")[1] for page in pages for line in page.read_text().splitlines() if line.startswith("| `make ")
+    ]
+    assert set(re.findall(r"`make ([a-z0-9-]+)`", " ".join(rows))) == targets() - {"help", "setup"}
+
+
 def test_every_command_and_flag_of_rolecall_in_a_page_exists() -> None:
     assert wrong(lambda page: [words for words in calls(page, "rolecall") if not _is_known(words)]) == {}
 
