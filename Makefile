@@ -1,39 +1,39 @@
-# rolecall: every task of the project is a target here. `make help` lists them.
+# The targets of the project. `make help` lists them.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Containers often forbid it. Then every process compiles what it imports anew: the start of an operator takes half as long again.
+# Containers often set this variable. Every process then compiles its imports again, which slows the start of an operator by half.
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
-# A uv on PATH is used as it is; without one, a private one is installed below .venv-uv.
+# Without uv on PATH, the targets install it into .venv-uv.
 UV ?= $(or $(shell command -v uv),.venv-uv/bin/uv)
 BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
 
-# Both test commands run two targets at a time. The output of each is kept together and printed when it ends.
+# `make test` and `make test-all` run two targets concurrently, and print the output of each when it ends.
 TESTS := $(firstword $(filter test test-all,$(MAKECMDGOALS)))
 ifneq ($(TESTS),)
 MAKEFLAGS += --jobs=2 --output-sync=target
-$(info Two targets at a time, the output of each when it ends)
+$(info Running two targets concurrently; the output of each follows when it ends)
 endif
-# One more than small machines have processors: a third of the time tests wait, for a process or for a time to pass.
+# One more than the CPUs of a small machine: tests spend a third of their time waiting.
 WORKERS ?= 3
 
 HISTORIES ?= 1-200 --outage 150
 
-# Versions of ansible-core, each with a Python for it. The group of uv.lock also has the package "ansible" of the version.
+# Versions of ansible-core, each with a Python version. Each has a group in uv.lock, with its version of the package "ansible".
 CORES ?= 2.18@3.12 2.19@3.11 2.20@3.12 2.21@3.13 2.21@3.14 2.22@3.13
 MATRIX := $(addprefix tests/integration/,test_existing_roles.py test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py)
 
 IMG ?= localhost/rolecall:dev
-# The name of a release's image. RELEASE="--no-image" makes a release without one.
+# The image of a release. RELEASE="--no-image" omits it.
 RELEASED_IMG ?= localhost/rolecall:$(VERSION)
 KUBECTL ?= kubectl
-# A folder of deploy/ in its place is a variant: deploy/podcount, deploy/secure-metrics.
+# A variant is a directory of deploy/, such as deploy/podcount or deploy/secure-metrics.
 DEPLOY ?= deploy
 
 ##@ Use
@@ -43,7 +43,7 @@ demo: setup ## Start a control plane and the operator, apply every sample, and w
 	$(RUN) rolecall demo $(if $(KEEP),--keep)
 
 .PHONY: setup
-setup: .venv/.ready ## Make .venv from uv.lock and get the control plane's binaries
+setup: .venv/.ready ## Create .venv from uv.lock, and fetch the programs of the control plane
 	$(RUN) rolecall cluster binaries
 
 ##@ Deploy
@@ -76,7 +76,7 @@ bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VER
 ##@ Test
 
 .PHONY: test
-test: setup unit check core ## Before each commit: unit and static tests, static checks, core stories (8 minutes on two CPUs)
+test: setup unit check core ## Before each commit: unit and static tests, static checks, core integration tests (8 minutes on two CPUs)
 
 .PHONY: test-all
 test-all: setup unit check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e
@@ -92,7 +92,7 @@ check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches
 	$(RUN) rolecall generate crds --check
 	$(RUN) rolecall validate --strict
 
-# The tests of the pure modules. Only these are traced, for tracing doubles their time.
+# The tests of the pure modules. Coverage is measured only for these, because it doubles their time.
 PURE := $(addprefix tests/unit/,roles runner/config runner/runs/test_variables.py)
 PURE += $(patsubst %,tests/unit/runner/controller/test_%.py,controller triggers work_queue)
 PURE += $(patsubst %,tests/unit/runner/reconcile/test_%.py,own_writes reconciles_after_own_writes status status_writer)
@@ -102,72 +102,72 @@ unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pur
 	$(RUN) pytest $(PURE) --numprocesses $(WORKERS) --cov
 	$(RUN) pytest tests/unit tests/static --numprocesses $(WORKERS) $(addprefix --ignore=,$(PURE))
 
-# A marker in the test file, not a list of files here: it moves with the file, and can leave out single tests.
+# Markers in the test files replace a list here: they move with the files, and can exclude single tests.
 .PHONY: core
-core: setup ## The core stories: those marked "core" that bear others next to them
+core: setup ## The integration tests marked "core", except those marked "alone"
 	$(RUN) pytest tests/integration -m 'core and not alone' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: integration
-integration: beside alone ## All stories, on the embedded control plane with real Ansible
+integration: integration-parallel integration-alone ## All integration tests, on the embedded control plane with real Ansible
 
-# The stories that bear others beside them, a file in one process.
-.PHONY: beside
-beside: setup
+# Tests of one file run in one process.
+.PHONY: integration-parallel
+integration-parallel: setup
 	$(RUN) pytest tests/integration -m 'not alone' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# The stories that need a processor for themselves: beside them is only what does one thing at a time.
-.PHONY: alone
-alone: setup | beside $(if $(TESTS),unit check)
+# These tests need a CPU for themselves: only a target with one process runs at the same time.
+.PHONY: integration-alone
+integration-alone: setup | integration-parallel $(if $(TESTS),unit check)
 	$(RUN) pytest tests/integration -m alone --timeout 1800
 
 .PHONY: parity
-parity: setup ## Roles and playbooks of every kind, warm and cold, compared
+parity: setup ## Compare warm with cold runs of roles and playbooks of every kind
 	$(RUN) pytest tests/parity --timeout 1800 --numprocesses $(WORKERS)
 
 .PHONY: molecule
-molecule: setup ## The molecule scenarios: default, local, and cluster on a control plane that takes a cluster's place
+molecule: setup ## The molecule scenarios default, local, and cluster (on an embedded control plane)
 	$(RUN) molecule test
 	$(RUN) molecule test -s local
 	$(RUN) rolecall cluster exec --name molecule-cluster -- molecule test -s cluster
 
-# Debian's name first; Google's and other distributions' after it. BROWSER=PATH names one.
+# Debian's name first, then those of other distributions and Google. BROWSER=PATH selects another program.
 BROWSER ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
 .PHONY: browser
-browser: setup | $(if $(TESTS),alone) ## The dashboard in a real Chromium (BROWSER), with screenshots in .pictures
+browser: setup | $(if $(TESTS),integration-alone) ## The dashboard in a real Chromium (BROWSER), with screenshots in .pictures
 ifeq ($(BROWSER),)
-	@echo "There is no Chromium, so the browser tests of the dashboard are skipped: install it (Debian: apt-get install chromium) or name one with BROWSER=PATH"
+	@echo "Skipping the browser tests of the dashboard, because Chromium is missing: install it (Debian: apt-get install chromium) or set BROWSER=PATH"
 else
 	$(UV) sync --locked --inexact --group browser
 	$(RUN) BROWSER='$(BROWSER)' pytest tests/browser --timeout 300
 endif
 
 .PHONY: e2e
-e2e: setup ## Image and deployment on a real cluster: KUBECONFIG, LOAD (loads images) and RUN_IN (where it can be reached)
+e2e: setup ## Test image and deployment on a real cluster: KUBECONFIG, LOAD (loads images), RUN_IN (a prefix that reaches the API server)
 	$(RUN) pytest tests/e2e -x --timeout 1800
 
-# The integration tests have a small part of these comparisons.
+# The integration tests contain a short run of these comparisons.
 PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_random.py) tests/plan_proof
-ROLES_BY_CHANCE ?= 100
+RANDOM_ROLES ?= 100
 
 .PHONY: plan-proof
-plan-proof: setup ## Compare plans with runs, and crash tests with roles that end early: examples, ROLES_BY_CHANCE roles
+plan-proof: setup ## Compare plans with runs, and crash tests with roles that end early: examples and RANDOM_ROLES random roles
 	table=$$(mktemp); \
-	ROLECALL_PROOF_TABLE=$$table ROLECALL_PLANNED_ROLES=$(ROLES_BY_CHANCE) $(BIN)/pytest $(PROOFS) --timeout 3000 || failed=1; \
+	ROLECALL_PROOF_TABLE=$$table ROLECALL_PLANNED_ROLES=$(RANDOM_ROLES) $(BIN)/pytest $(PROOFS) --timeout 3000 || failed=1; \
 	cat $$table; rm $$table; [ -z "$${failed:-}" ]
 
 .PHONY: crashtest
-crashtest: setup ## Kill the operator after each write for every sample in turn, and compare the end states
+crashtest: setup ## Kill the operator after each write of every sample, and compare the end states
 	$(RUN) rolecall cluster exec --name crashtest -- bash -euc 'kubectl apply -k deploy/crds >/dev/null; failed=0; \
 	for sample in $(filter-out %/kustomization.yaml,$(wildcard deploy/samples/*.yaml)); do \
 	rolecall crashtest -f $$sample || failed=$$?; done; exit $$failed'
 
 .PHONY: test-matrix
-test-matrix: setup ## Unit tests, parity and real plays with each ansible-core of CORES whose Python is installed
+test-matrix: setup ## Unit tests, parity, and real plays with each ansible-core of CORES whose Python is installed
 	failed=; for pair in $(CORES); do \
 	  core=$${pair%@*} version=$${pair#*@}; \
 	  python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null || { ls ~/.pyenv/versions/$$version.*/bin/python 2>/dev/null || true; } | tail -1); \
-	  [ -n "$$python" ] || { echo "Python $$version is not installed, so ansible-core $$core on it is left out"; continue; }; \
+	  [ -n "$$python" ] || { echo "Skipping ansible-core $$core: Python $$version is not installed"; continue; }; \
 	  echo "== ansible-core $$core on $$python"; \
 	  UV_PROJECT_ENVIRONMENT=.venv-$$pair $(UV) sync --locked --quiet --group core-$${core/./-} --python $$python; \
 	  export PATH="$(CURDIR)/.venv-$$pair/bin:$$PATH"; \
@@ -193,14 +193,14 @@ format: .venv/.ready ## Format the sources
 ##@ Measure
 
 .PHONY: bench
-bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH="--peer PATH" adds a peer's binary)
+bench: setup ## Measure rolecall, and compare warm runs, cold runs, and kopf (BENCH="--peer PATH" adds another ansible-operator)
 	$(UV) sync --locked --inexact --group bench
 	$(RUN) python bench/run.py $(BENCH)
 
-# Checkouts of the other projects are never part of this repository: see bench/README.md.
+# The checkouts of the other projects are outside this repository: see bench/README.md.
 DIR ?= ../judges
 .PHONY: judges
-judges: setup ## Weekly: tests of other projects, whose checkouts are in DIR, directly and through the operator (JUDGES="--judge kubectl")
+judges: setup ## Weekly: tests of other projects, from their checkouts in DIR, directly and through the operator (JUDGES="--judge kubectl")
 	$(UV) pip install --quiet --no-deps --require-hashes --python $(BIN)/python --requirement bench/judges/requirements.txt
 	$(RUN) python -m bench.judges '$(DIR)' $(JUDGES)
 
@@ -209,13 +209,13 @@ chaos: setup ## Inject faults and measure how operators recover (CHAOS="--second
 	$(RUN) python -m tests.chaos $(CHAOS)
 
 .PHONY: histories
-histories: setup ## Random histories of changes and wrong responses of the API server (HISTORIES="1-200 --outage 150")
+histories: setup ## Random histories of changes and invalid responses of the API server (HISTORIES="1-200 --outage 150")
 	$(RUN) python -m tests.chaos.histories $(HISTORIES)
 
 ##@ Release
 
 .PHONY: test-release
-test-release: setup | $(filter .venv-uv/bin/uv,$(UV)) ## Make a release in a clone, install its wheel with pipx, and start a project with it
+test-release: setup | $(filter .venv-uv/bin/uv,$(UV)) ## Make a release in a clone, install its wheel with pipx, and create a project with it
 	$(BIN)/pytest tests/release --timeout 900
 
 .PHONY: wheel
