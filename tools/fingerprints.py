@@ -1,8 +1,8 @@
 """Writes the fingerprints of the functions that patches rely on: ``python -m tools.fingerprints``.
 
-Add a release to ``RELEASES`` when the tests pass with it, or a function to a patch, then run this command. It reads the
-releases from a directory with one directory for each (``ansible-core-2.19.14``), as ``site-packages`` has them. It
-installs missing ones there: from PyPI, and kubernetes.core from the ``ansible`` package with it or from Galaxy.
+Add a release to ``RELEASES`` when the tests pass with it, or a function to a patch, then run this command. Each release
+has a directory with the contents of ``site-packages``, such as ``ansible-core-2.19.14``. The command installs missing
+releases: from PyPI, and kubernetes.core from its release of the ``ansible`` package or from Galaxy.
 """
 
 import argparse
@@ -49,7 +49,7 @@ _ANSIBLE_PACKAGES = {
     "6.4.0": "13.8.0",
     "6.6.0": "14.5.0",
 }
-"""The release of the package ``ansible`` with a release of kubernetes.core."""
+"""Releases of kubernetes.core, each with a release of the package ``ansible`` that contains it."""
 
 _COLLECTION = Path("ansible_collections", "kubernetes", "core")
 _NEWEST_PYTHON = "3.14"
@@ -60,15 +60,15 @@ SOURCES = Path("~/.cache/rolecall/sources").expanduser()
 
 
 def main() -> None:
-    """Write the data file, check it, or try a release. Exit with 1 if a check fails or sources can't be got."""
+    """Write the data file, check it, or try a release. Exit with 1 if a check fails or sources aren't available."""
     options = _parser().parse_args()
     try:
         if options.release:
             sys.exit(_try_release(options.release, options.sources))
-        texts = {path: _text(_fingerprints(patches, options.sources)) for path, patches in FILES.items()}
+        contents = {path: _text(_fingerprints(patches, options.sources)) for path, patches in FILES.items()}
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"tools.fingerprints: {error}")
-    for path, text in texts.items():
+    for path, text in contents.items():
         if not options.check:
             path.write_text(text, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != text:

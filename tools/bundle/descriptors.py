@@ -1,4 +1,4 @@
-"""Descriptors, which tell a console how to show the fields of a kind, from the schema of its CRD."""
+"""Descriptors, by which a console displays the fields of a kind, from the schema of its CRD."""
 
 import re
 from collections.abc import Iterator

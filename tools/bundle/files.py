@@ -1,4 +1,4 @@
-"""The texts of the bundle's files, by their path below deploy/olm."""
+"""The contents of the bundle's files, by their path below deploy/olm."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ ANNOTATIONS = {
 
 
 def bundle_files(deploy: Path, release: Release) -> dict[str, str]:
-    """Return the text of every file of the bundle for the directory deploy/. Raise BundleError if it is invalid."""
+    """Return the contents of every file of the bundle for the directory deploy/. Raise BundleError if it is invalid."""
     deployed = read_deployed(deploy)
     version = service_version(deployed, deploy / "olm", release)
     return {
@@ -84,7 +84,7 @@ def _scorecard() -> Document:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper whose output yamllint accepts: indented lists, and long texts as blocks."""
+    """A dumper whose output yamllint accepts: indented lists, and long strings as blocks."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - the base's signature
         """Indent lists below their key."""

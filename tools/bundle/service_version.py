@@ -1,4 +1,4 @@
-"""The ClusterServiceVersion: the texts of deploy/olm/base.yaml with the kinds, permissions and pods of deploy/.
+"""The ClusterServiceVersion: the descriptions in deploy/olm/base.yaml with the kinds, permissions, and pods of deploy/.
 
 It does not depend on the time or the machine, so the same input gives the same file.
 """

@@ -1,4 +1,4 @@
-"""The command behind ``make docs``: updates what is generated in docs/reference."""
+"""The command behind ``make docs``: updates the generated parts of docs/reference."""
 
 import sys
 
@@ -9,10 +9,10 @@ from tools.docs.pages import ROOT, generated_files, pages, render_page
 def main() -> None:
     """Write the pages and files that have changed, and print their names. Exit with 1 and a message on failure."""
     try:
-        texts = {**{page: render_page(page) for page in pages()}, **generated_files()}
+        contents = {**{page: render_page(page) for page in pages()}, **generated_files()}
     except BlockError as error:
         sys.exit(f"make docs: {error}")
-    stale = {page: text for page, text in texts.items() if not page.exists() or page.read_text() != text}
+    stale = {page: text for page, text in contents.items() if not page.exists() or page.read_text() != text}
     for page, text in stale.items():
         page.write_text(text)
         sys.stdout.write(f"{page.relative_to(ROOT)}: written\n")

@@ -1,4 +1,4 @@
-"""The generated blocks in a page; everything outside of them is written by hand.
+"""The generated blocks in a page; everything outside them is written by hand.
 
 A block starts with the comment ``<!-- generated: NAME -->`` and ends with ``<!-- end of generated -->``, each on its
 own line. The name determines the content.

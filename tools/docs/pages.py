@@ -20,7 +20,7 @@ _MAKERS: dict[str, Maker] = {
 
 
 def pages() -> list[Path]:
-    """Return the pages that may have blocks."""
+    """Return the pages that can have blocks."""
     return sorted((ROOT / "docs" / "reference").glob("*.md"))
 
 
@@ -33,7 +33,7 @@ def render_page(page: Path) -> str:
 
 
 def generated_files() -> dict[Path, str]:
-    """Return the texts of the files that are generated as a whole."""
+    """Return the contents of the completely generated files."""
     return {ROOT / "docs" / "reference" / "watches.schema.json": schema_text()}
 
 

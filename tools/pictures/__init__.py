@@ -1,1 +1,1 @@
-"""The picture of ``rolecall demo`` in the documentation, drawn from what a real demo has printed."""
+"""The image of ``rolecall demo`` in the documentation, drawn from the output of a real demo."""

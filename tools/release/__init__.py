@@ -1,1 +1,1 @@
-"""``make release``: everything that a release consists of, in one directory, from a commit; nothing is published."""
+"""``make release``: builds all files of a release from a commit, in one directory, and publishes nothing."""

@@ -1,4 +1,4 @@
-"""The command behind ``make release``: if anything is wrong, it ends with 1 and a message and leaves nothing behind."""
+"""The command behind ``make release``: on an error, it exits with 1 and a message, and leaves no files."""
 
 import argparse
 import shutil
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    """Make the release of the command line."""
+    """Make the release that the command line describes."""
     options = _parser().parse_args()
     target = ROOT / "dist" / options.version
     try:
@@ -29,7 +29,7 @@ def _make(options: argparse.Namespace, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="rolecall-release-") as directory:
         clone, made = Path(directory, "rolecall"), Path(directory, "made")
         made.mkdir()
-        _say(f"Committing release {options.version} in a clone")
+        _report(f"Committing release {options.version} in a clone")
         section = commit_release(ROOT, clone, options.version, datetime.now(UTC).date())
         (made / f"rolecall-{options.version}-changes.md").write_text(section)
         artifacts = Artifacts(clone, made, options.version, options.uv, options.image)
@@ -43,40 +43,42 @@ def _make(options: argparse.Namespace, target: Path) -> None:
         ]
         for text, step in steps:
             if options.has_image or step != artifacts.image_archive:
-                _say(text)
+                _report(text)
                 step()
         target.parent.mkdir(exist_ok=True)
         shutil.copytree(made, target)
         keep_branch(ROOT, clone, options.version)
-    _tell(target, options.version)
+    _print_summary(target, options.version)
 
 
-def _tell(target: Path, version: str) -> None:
+def _print_summary(target: Path, version: str) -> None:
     files = sorted(target.iterdir())
     for path in files:
         sys.stdout.write(f"{path.stat().st_size / 1e6:8.1f} MB  {path.relative_to(ROOT)}\n")
-    sys.stdout.write("Nothing is published. What is left to do:\n")
+    sys.stdout.write("Nothing is published. To publish the release, run:\n")
     for command in commands_to_publish(version, [str(path.relative_to(ROOT)) for path in files]):
         sys.stdout.write(f"  {command}\n")
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make release", description="Make all files of a release, publish nothing.")
+    parser = argparse.ArgumentParser(
+        prog="make release", description="Build all files of a release without publishing them."
+    )
     parser.add_argument("--version", required=True, help="the version, such as 1.2.3")
-    parser.add_argument("--image", required=True, help="the operator's image, as clusters will pull it")
+    parser.add_argument("--image", required=True, help="the name by which clusters pull the operator's image")
     parser.add_argument(
         "--uv", type=_program, default="uv", metavar="PROGRAM", help="the program uv (default: %(default)s)"
     )
-    parser.add_argument("--no-image", dest="has_image", action="store_false", help="leave the image out")
+    parser.add_argument("--no-image", dest="has_image", action="store_false", help="omit the image")
     return parser
 
 
 def _program(text: str) -> str:
-    """Return a program that is named by a path so that it is found from another directory too."""
+    """Return the absolute path of a program given by path, because commands run in other directories."""
     return str(Path(text).absolute()) if "/" in text else text
 
 

@@ -1,6 +1,6 @@
 """The files of a release: wheel, bundle, image, software bill of materials, licenses, and their checksums.
 
-Everything is made from a clone of the release's commit with locked packages.
+They are built in a clone of the release's commit with locked packages.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from tools.release.errors import ReleaseError
 from tools.release.source import run
 
 EXTRA = "ansible"
-"""The bill of materials and the licenses are those of the usual way to install the package."""
+"""The extra of the usual installation, which the bill of materials and the licenses describe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Artifacts:
     image: str
 
     def wheel(self) -> None:
-        """Build the wheel; built twice, it is the same to the byte."""
+        """Build the wheel. It is reproducible: a second build has the same bytes."""
         time = run("git", "log", "-1", "--format=%ct", cwd=self.clone).strip()
         os.environ["SOURCE_DATE_EPOCH"] = time
         run(self.uv, "build", "--quiet", "--wheel", "--out-dir", str(self.target), cwd=self.clone)
@@ -44,7 +44,7 @@ class Artifacts:
                 archive.add(self.clone / "deploy" / "olm" / name, arcname=f"rolecall-{self.version}-olm/{name}")
 
     def bill_of_materials(self) -> None:
-        """Write what the package consists of, with versions and hashes, as CycloneDX."""
+        """Write the bill of materials, with versions and hashes, as CycloneDX."""
         name = self.target / f"rolecall-{self.version}.cdx.json"
         flags = ("--frozen", "--no-default-groups", "--extra", EXTRA, "--format", "cyclonedx1.5")
         run(self.uv, "export", "--quiet", "--preview", *flags, "--output-file", str(name), cwd=self.clone)
@@ -55,11 +55,11 @@ class Artifacts:
         (self.target / f"rolecall-{self.version}-licenses.txt").write_text(listed)
 
     def image_archive(self) -> None:
-        """Build the operator's image, showing the output, and save it as an archive that every engine loads."""
+        """Build the operator's image, showing the output, and save it as an archive that every engine can load."""
         engine = shlex.split(run("build/engine", cwd=self.clone))
         built = subprocess.run(["build/image", self.image], cwd=self.clone, check=False)
         if built.returncode:
-            raise ReleaseError(f"build/image {self.image} ended with {built.returncode}; --no-image leaves it out")
+            raise ReleaseError(f"build/image {self.image} ended with {built.returncode}; --no-image omits it")
         archive = self.target / f"rolecall-{self.version}-image.tar"
         if engine[0] == "docker":
             run(*engine, "save", "--output", str(archive), self.image, cwd=self.clone)
@@ -74,7 +74,7 @@ class Artifacts:
         (self.target / "SHA256SUMS").write_text("".join(lines))
 
     def _environment(self) -> Path:
-        """Return the Python of an environment with the locked packages only, which the first call makes."""
+        """Return the Python of an environment with only the locked packages. The first call creates it."""
         python = self.clone / ".venv" / "bin" / "python"
         if not python.exists():
             run(self.uv, "sync", "--quiet", "--frozen", "--no-default-groups", "--extra", EXTRA, cwd=self.clone)

@@ -1,5 +1,5 @@
-"""The one error of this package."""
+"""The error of this package."""
 
 
 class ReleaseError(Exception):
-    """A release cannot be made; the text says what was found and what to do."""
+    """A release can't be made; the message states what was found and what to do."""

@@ -1,1 +1,1 @@
-"""Records the sample of a new project, and makes the template of its recorded run from that."""
+"""Records a run of a new project's sample, and writes the template of the recorded run."""

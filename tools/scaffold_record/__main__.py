@@ -1,8 +1,7 @@
 """Writes the template of the recorded run that new projects have: ``python -m tools.scaffold_record``.
 
-A project is made as users make it, its operator runs on the embedded control plane and records, and the first run of
-the sample that succeeded becomes the template. Run it again when the tasks of the scaffold or the format of records
-change.
+It creates a project, runs its operator on the embedded control plane, and uses the first successful run of the sample.
+Run it again when the tasks of the scaffold or the format of records change.
 """
 
 import sys
@@ -18,12 +17,12 @@ from rolecall.workbench.project.demo_inputs import Applier, OperatorProcess, rea
 from rolecall.workbench.project.scaffold import FOLDER, create_api, init_project
 
 TEMPLATE = FOLDER / "api/tests/records/_name_.jsonl.tmpl"
-WITHIN_SECONDS = 120.0
-LOOK_EVERY_SECONDS = 0.2
+TIMEOUT_SECONDS = 120.0
+POLL_SECONDS = 0.2
 
 
 def record_sample(project: Path) -> Path:
-    """Make a project and return the record of the first run of its sample that succeeded."""
+    """Create a project, and return the record of the first successful run of its sample."""
     init_project(project, "web", DOMAIN).write()
     create_api(project, KIND).write()
     with ControlPlane("scaffold-record", report=print) as plane:
@@ -39,12 +38,12 @@ def record_sample(project: Path) -> Path:
 
 
 def _first_record(directory: Path, operator: OperatorProcess) -> Path:
-    for _ in range(int(WITHIN_SECONDS / LOOK_EVERY_SECONDS)):
+    for _ in range(int(TIMEOUT_SECONDS / POLL_SECONDS)):
         found = [path for path in sorted(directory.glob(f"*{SUFFIX}")) if not path.name.endswith(FAILED_SUFFIX)]
         if found:
             return found[0]
-        time.sleep(LOOK_EVERY_SECONDS)  # a directory tells nobody
-    sys.exit(f"no run succeeded within {WITHIN_SECONDS:.0f} s:\n{operator.tail()}")
+        time.sleep(POLL_SECONDS)
+    sys.exit(f"no run succeeded within {TIMEOUT_SECONDS:.0f} s:\n{operator.tail()}")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Turns the record of one project into a template for all: its names become the marks of the scaffold."""
+"""Turns the record of one project into a template: its names become placeholders of the scaffold."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from rolecall.workbench.project.scaffold import NewKind
 
 DOMAIN: Final = "domain-of-zyx"
 KIND: Final = NewKind("group-of-zyx", "v9beta9", "Zyxkind", plural="zyxkinds", with_role=True)
-"""Names that occur nowhere else, so that each can be told from all other text."""
+"""Unique names, which occur nowhere else in the record."""
 
 MARKS: Final = (
     (f"{KIND.group}.{DOMAIN}", "group"),
@@ -20,14 +20,14 @@ MARKS: Final = (
     (KIND.kind.lower(), "name"),
 )
 _WORKSPACE: Final = re.compile(r"/[^\s\"]*/rolecall-work-\w+/")
-"""Where the operator keeps the files of runs: another directory each time."""
+"""The directory for the files of runs, whose name differs in each run."""
 
 _OF_THE_ROLE: Final = "content"
-"""A digest of the role's files, which has no meaning for other names."""
+"""A digest of the role's files, which differs with other names."""
 
 
 def template_of(path: Path, project: Path) -> str:
-    """Return the template that a record of a project becomes. The digest is made anew with each project."""
+    """Return the template for the record of a project, without the digest: each new project computes its own."""
     record = read_record(path)
     text = "".join(f"{to_line(line)}\n" for line in _lines(record))
     text = _WORKSPACE.sub("", text.replace("%", "%%").replace(f"{project}/", ""))
