@@ -45,7 +45,7 @@ class SeenSpan:
 
 @dataclass(slots=True)
 class Collector:
-    """What has been received, at ``url``."""
+    """The spans and headers received at ``url``."""
 
     url: str = ""
     headers: list[Mapping[str, str]] = field(default_factory=list)

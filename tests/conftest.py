@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis works on machines of any speed, and when garbage is looked for.
+"""Settings of all tests: the profiles of hypothesis, and the garbage collector during the collection of tests.
 
 ``--hypothesis-profile thorough`` tries twenty times as many examples, and others in each run.
 """
@@ -10,8 +10,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no failure of the code: examples have no time limit of their own, only the test has. In CI the
-# examples are the same in every run, so that a failure there can be repeated.
+# On a busy machine, a single example can be slow, so only the test has a time limit. In CI, the examples are the same
+# in every run, so failures are reproducible.
 settings.register_profile(
     "everywhere",
     deadline=None,
@@ -25,10 +25,10 @@ settings.load_profile("everywhere")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without looking for garbage, and never look through them again.
+    """Collect tests with the garbage collector off, and exclude them from later collections.
 
-    Five thousand tests are all that there is then, and none of them is garbage: to look costs a fifth of the time, in
-    every process of pytest-xdist.
+    None of the five thousand tests is garbage, and to check them takes a fifth of the time, in each process of
+    pytest-xdist.
     """
     gc.disable()
     try:

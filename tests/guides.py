@@ -29,13 +29,13 @@ class Step:
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether the page shows that the command ends with an error."""
+        """Return whether the page shows that the command fails."""
         return any(re.search(r"is invalid|^rolecall \w+: |^\[ERROR\]|^Error from server", line) for line in self.shown)
 
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """A page, the file with its test, and the commands that this test leaves out: a target of make, or a reason."""
+    """A page, the file with its test, and the commands that this test skips: each has a target of make, or a reason."""
 
     page: str
     test: str
@@ -49,7 +49,7 @@ class Guide:
 
     @property
     def steps(self) -> list[Step]:
-        """What the test of the page does, in the page's order."""
+        """The steps that the test of the page runs, in the page's order."""
         return [step for step in steps(self.text) if step.command not in {*self.by_make, *self.left_out}]
 
 

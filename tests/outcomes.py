@@ -1,6 +1,6 @@
-"""What came of the commands of a page: how each ended, and whether it printed what the page shows.
+"""The results of a page's commands: their exit codes, and whether their output matches the page.
 
-What differs from time to time counts for nothing: ages, durations, addresses, paths and generated names.
+The comparison ignores ages, durations, addresses, paths, and generated names.
 """
 
 import re
@@ -39,7 +39,7 @@ class Done:
 
     @property
     def is_as_shown(self) -> bool:
-        """Tell whether it ended and printed as the page says."""
+        """Return whether its exit code and output match the page."""
         return bool(self.code) == self.step.is_refused and not self.unseen
 
 

@@ -206,7 +206,7 @@ def _wrong_status(obj: RawObject, size: int) -> list[str]:
 
 @dataclass(slots=True)
 class Recorded:
-    """What the API server has sent about primaries and dependents: their states in order."""
+    """The states of primaries and dependents that the API server has sent, in order."""
 
     sizes: dict[str, set[int]] = field(default_factory=dict)
     """The sizes that each dependent has had."""

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: the cluster of the environment, the images, and what to show when a test fails."""
+"""Fixtures of the end-to-end tests: the cluster of the environment, the images, and the output of a failed test."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -19,7 +19,7 @@ SHOWN = (
 
 
 def pytest_sessionstart() -> None:
-    """End at once where no cluster is named."""
+    """Exit if the environment doesn't name a cluster."""
     try:
         environment_of(os.environ)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Watches an API server whose network goes away without a word, and prints how many seconds later the watch has ended.
+"""Watches an API server whose network fails silently, and prints after how many seconds the watch ends.
 
 Both are in this process. Run it in a network namespace of its own: it takes its loopback interface down.
 """

@@ -13,7 +13,7 @@ NEEDED = {
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the variables say, commands as words."""
+    """The values of the variables, commands as lists of words."""
 
     kubeconfig: str
     load: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Connections that die without a word. These tests need root, or a system where users may make namespaces."""
+"""Silently lost connections. These tests need root, or a system that permits users to create namespaces."""
 
 import subprocess
 import sys

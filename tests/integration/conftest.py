@@ -1,4 +1,4 @@
-"""What integration tests share: one control plane with our definitions, a namespace for each test, operators in it."""
+"""Fixtures of the integration tests: a control plane with our definitions, a namespace for each test, and operators."""
 
 import asyncio
 import contextlib
@@ -38,11 +38,11 @@ LONGEST_FIRST = (
     "test_controlplane.py",
     "test_planned_runs.py",
 )
-"""The files that take longest: they start first, so that no process does one of them while the others have ended."""
+"""The slowest files. They start first, so that no process runs one of them after the others have finished."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest before all others."""
+    """Run the slowest files first."""
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
 
@@ -54,7 +54,7 @@ def defined(control_plane: ControlPlane) -> ControlPlane:
     for part in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml"):
         applier.apply(read_manifests(PROJECT / part))
     applier.apply(DEFINITIONS)
-    # Those of the projects too: a garbage collector takes up to half a minute to hear of a new kind.
+    # Including those of the projects: a garbage collector takes up to half a minute to notice a new kind.
     for project in (ADVANCED, MEMCACHED):
         applier.apply(read_manifests(project.definitions))
     return control_plane

@@ -23,7 +23,7 @@ BASE_ARGUMENTS = ("--watches-file=./watches.yaml",)
 
 @dataclass(slots=True)
 class Image:
-    """What a project's Dockerfile makes: a home directory, variables, and arguments for ``ansible-operator run``."""
+    """The image of a project: a home directory, variables, and arguments for ``ansible-operator run``."""
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)

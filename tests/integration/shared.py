@@ -152,7 +152,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Things:
-    """What a test has of the operator that its file shares: an object for each role."""
+    """The part of a shared operator that one test uses: an object for each role."""
 
     shared: Shared
     operator: Operator

@@ -66,7 +66,7 @@ async def test_no_change_is_lost_while_the_api_server_is_unavailable(
         await asyncio.to_thread(plane.stop_component, "kube-apiserver")
         with pytest.raises(KubeError):
             await world.get(THING, OBJECTS[0])
-        # The twenty seconds are the story itself: a server that is away, not a wait for something to happen.
+        # These twenty seconds aren't a wait for an event: they are the duration of the outage under test.
         await asyncio.sleep(OUTAGE_SECONDS)
         await asyncio.to_thread(plane.start_component, "kube-apiserver")
         await world.patch(THING, OBJECTS[1], {"spec": {"size": 2}})

@@ -21,7 +21,7 @@ from tests.support.world import TIMEOUT_SECONDS
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 30.0
-"""What pods have by default."""
+"""The defaults of pods."""
 Kubectl = Callable[..., str]
 
 
@@ -327,7 +327,7 @@ def test_exec_on_a_running_control_plane_leaves_it_running(state_directory: Path
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_start_cleans_up(state_directory: Path, number: signal.Signals) -> None:
-    # Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
+    # Tests in the background can have SIGINT ignored, which children inherit.
     command = ["env", "--default-signal", *_rolecall("start", state_directory=state_directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         log = state_directory / "default" / "logs" / "kube-apiserver.log"

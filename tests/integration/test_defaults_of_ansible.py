@@ -1,4 +1,4 @@
-"""What Ansible does under ``rolecall run`` when the user has set nothing of it, neither variables nor an ansible.cfg.
+"""Defaults of Ansible under ``rolecall run``, without variables or an ansible.cfg of the user.
 
 HOME is not the one of the passwd file here, as for the random users of OpenShift.
 """

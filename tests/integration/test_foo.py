@@ -1,4 +1,4 @@
-"""Foo's stories: the sample-controller, with the article's own object (its two slips fixed), on real parts."""
+"""Foo, the sample-controller: the article's own object, with its two mistakes fixed, on a real control plane."""
 
 import pytest
 
@@ -33,7 +33,7 @@ spec:
 
 
 async def wait_for_replicas(world: World, available: int) -> RawObject:
-    """Wait until the Foo says that so many replicas are available."""
+    """Wait until the Foo's status reports this number of available replicas."""
 
     def holds(foo: RawObject) -> bool:
         return is_true(foo, "Successful") and bool(foo["status"].get("availableReplicas") == available)
@@ -51,7 +51,7 @@ async def events(world: World, reason: str) -> list[RawObject]:
 
 
 async def test_makes_its_deployment_and_keeps_it(world: World, running: Operator) -> None:
-    """Labels, owner and image are the article's; drift is repaired, a change followed, the status tells the truth."""
+    """Labels, owner, and image match the article. Drift is repaired, a change is applied, the status is accurate."""
     (foo,) = await world.create(FOO_MANIFEST)
     deployment = await world.wait_for(DEPLOYMENT, "foo-deployment", bool)
     assert metadata_of(deployment)["labels"] == {"app": "nginx", "controller": NAME}

@@ -1,4 +1,4 @@
-"""Hikawa's stories: a song of random words, sung in order, without gap or duplicate, whatever happens to the singer.
+"""Hikawa: a song of random words, sung in order, without gap or duplicate, regardless of faults.
 
 Songs come from seeds, so the tests know every word before it is sung; no song here has more than eight words.
 """
@@ -148,7 +148,7 @@ async def test_kiyoshi_is_said_on_request(world: World) -> None:
 
 @pytest.mark.usefixtures("running")
 async def test_concurrent_songs_have_separate_words_deleted_with_their_owner(world: World) -> None:
-    """Each sings its own song; deleting one of them takes its words and its Kiyoshi along and nobody else's."""
+    """Each has its own song. The deletion of one deletes only its own words and its Kiyoshi."""
     first, second = itertools.islice(seeds(5), 2)
     await world.create(manifest("first", first, intervalMillis=0))
     await world.create(manifest("second", second, intervalMillis=200))

@@ -24,7 +24,7 @@ GOOD = "- name: Say which\n  ansible.builtin.debug: {msg: fine}\n"
 
 @pytest.fixture
 def gvk() -> GVK:
-    """Give a kind that nobody has defined."""
+    """Give an undefined kind."""
     return GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Late")
 
 
@@ -112,7 +112,7 @@ async def test_equal_kinds_of_two_groups_do_not_mix(
 
 @pytest.fixture
 async def unconvertible(world: World) -> AsyncIterator[GVK]:
-    """Give a kind with an object of an older version, whose conversion webhook nobody serves."""
+    """Give a kind with an object of an older version, and without its conversion webhook."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Old")
     await define(world.client, gvk, "v2")
     metadata = {"name": "one", "namespace": world.namespace}

@@ -1,4 +1,4 @@
-"""What the operator says about itself: metrics, those of roles too, and probes."""
+"""Metrics of the operator and of roles, and probes."""
 
 import asyncio
 import re

@@ -100,7 +100,7 @@ async def make(world: World, gvk: GVK, name: str, spec: Any) -> None:
 
 
 async def test_unusual_specs_succeed_or_report_the_reason(world: World, operator: Operator, odd: GVK) -> None:
-    """All at once in one queue, and an ordinary object after them."""
+    """All of them in one queue, followed by an ordinary object."""
     for name, spec in SUCCEEDING.items():
         await make(world, odd, name, spec)
     await make(world, odd, "too-large-a-result", {"large": 1_900_000})

@@ -1,4 +1,4 @@
-"""What a run deletes itself and what controllers keep starts nothing, what others do is never lost (design 3.2)."""
+"""A run's own deletions, and objects that controllers restore, start no run. Changes by other clients always do."""
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject

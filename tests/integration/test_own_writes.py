@@ -1,4 +1,4 @@
-"""What a run writes itself starts nothing, what others write is never lost (design 3.2)."""
+"""A run's own writes start no run. Writes of other clients always do."""
 
 import asyncio
 from typing import Any

@@ -50,7 +50,7 @@ async def wait_until_paused(thing: Thing) -> RawObject:
 
 
 async def test_pause_delays_runs_until_it_ends(world: World, thing: Thing) -> None:
-    """A condition reports this, a change of the spec waits, and what was changed is done at once when it is resumed."""
+    """A condition reports this. A change of the spec waits, and is applied immediately after the pause."""
     await thing.patch(annotate(paused="true"))
     await wait_until_paused(thing)
     await thing.patch({"spec": {"size": 2}})
@@ -67,7 +67,7 @@ async def test_pause_delays_runs_until_it_ends(world: World, thing: Thing) -> No
 
 
 async def test_the_finalizer_of_a_paused_object_runs(world: World, thing: Thing) -> None:
-    """Nobody has to resume an object to get rid of it."""
+    """A paused object can be deleted."""
     await thing.patch(annotate(paused="true"))
     assert has_finalizer(await wait_until_paused(thing), "test.rolecall.dev/finalizer")
     await thing.delete()

@@ -74,7 +74,7 @@ async def undefine_gadgets(project: Project, kubeconfig: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was planned before the operator was started, and all objects of the namespace before and after that."""
+    """The plan made before the operator's start, and all objects of the namespace before and after the plan."""
 
     kept: KeptPlan
     versions: tuple[Mapping[str, str], Mapping[str, str]]

@@ -94,7 +94,7 @@ TRIES: Mapping[str, str] = {
 """Ways to write past the sandbox, by their names."""
 
 HARMLESS = frozenset({"server"})
-"""What runs, because the run's own kubeconfig takes precedence: its write goes to the sandbox."""
+"""Tasks that run, because the run's own kubeconfig takes precedence: their writes go to the sandbox."""
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ GO_ON = """
   ansible.builtin.set_stats: {data: {went_on: true}}
 """
 REGISTERS = ["asked", "{asked: _task.result.rc}"][: 1 if CORE < (2, 21) else 2]
-"""What this ansible-core takes for ``register``: 2.21 evaluates expressions."""
+"""The value of ``register`` for this ansible-core: 2.21 evaluates expressions."""
 
 CHANGING_MODULE = """
 #!/usr/bin/python
@@ -56,7 +56,7 @@ def swallow(name, variables):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What came of a planned run."""
+    """The result of a planned run."""
 
     summary: RunSummary
     outcome: Notes
@@ -73,7 +73,7 @@ class Planned:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """What the role has left with set_stats. Fails if the run has."""
+        """The values that the role has set with set_stats. Fails if the run failed."""
         assert self.summary.is_successful, self.summary.message
         return dict(self.summary.stats)
 

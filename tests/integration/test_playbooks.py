@@ -32,7 +32,7 @@ SEED = "encore"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of ansible-playbook left: its exit code and all that it printed."""
+    """The result of ansible-playbook: its exit code and its output."""
 
     code: int
     text: str

@@ -1,4 +1,4 @@
-"""The ReplicaSet's story: the label ``pod-count`` is right, and its own write starts nothing."""
+"""PodCount: the label ``pod-count`` is correct, and its write starts no run."""
 
 import pytest
 

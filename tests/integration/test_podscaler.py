@@ -1,4 +1,4 @@
-"""The PodScaler's stories, with the article's own objects, on a real control plane with real Ansible."""
+"""PodScaler with the article's own objects, on a real control plane with real Ansible."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.support.world import (
 
 pytestmark = pytest.mark.core
 
-"""Seconds for a few runs on a busy machine; what a story bounds itself is bounded by its own number."""
+"""Timeout for a few runs on a busy machine. Tests of a duration have their own limit."""
 
 POD_SCALER_MANIFEST = """
 apiVersion: scaling.example.com/v1
@@ -116,7 +116,7 @@ async def test_gives_way_to_a_deployment_and_does_not_fight_with_it(world: World
         return len(pods) == 4 and len(scaled(pods)) == 1 and len(seen) == 3
 
     settled = names(await eventually(look, is_settled, TIMEOUT_SECONDS, "four pods, three of them the Deployment's"))
-    await always(look, lambda pods: names(pods) == settled, 30, "nobody makes or deletes pods any more")
+    await always(look, lambda pods: names(pods) == settled, 30, "no more pods are created or deleted")
     assert len(seen) == 3, "a pod of the Deployment was replaced, so one had been deleted"
     assert running.messages("Task failed", namespace=world.namespace) == []
 
@@ -133,7 +133,7 @@ async def test_leaves_pods_alone_that_a_controller_would_bring_back(world: World
 
 @pytest.mark.usefixtures("running")
 async def test_follows_the_scale_subresource(world: World) -> None:
-    """What `kubectl scale --replicas=2` requests is the count."""
+    """`kubectl scale --replicas=2` sets the count."""
     await world.create(POD_SCALER_MANIFEST)
     await wait_for_pods(world, total=4, made=4)
     await world.patch(POD_SCALER, "example-podscaler", {"spec": {"replicas": 2}}, subresource="scale")

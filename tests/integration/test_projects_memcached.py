@@ -27,7 +27,7 @@ ANY_PORTS = (
     "--metrics-bind-address=127.0.0.1:0",
     "--health-probe-bind-address=0",
 )
-"""As the arguments of a container, so that tests meet nobody else's."""
+"""The arguments of the container, with ports that no other test uses."""
 CREATED = (
     'resource_created_at_seconds{group="cache.example.com",kind="Memcached",name="memcached-sample",'
     'namespace="memcached-one",version="v1alpha1"}'

@@ -1,4 +1,4 @@
-"""What the proxy adds to requests and what it leaves alone, compared with what the API server itself says to them."""
+"""Requests that the proxy changes or forwards unchanged, compared with direct requests to the API server."""
 
 import asyncio
 import dataclasses

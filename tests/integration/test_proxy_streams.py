@@ -21,7 +21,7 @@ MEGABYTES = 24
 
 
 class _SaysItTwice(socketserver.StreamRequestHandler):
-    """What the pods' ports lead to."""
+    """The targets of the pods' ports."""
 
     def handle(self) -> None:
         """Answer one line."""

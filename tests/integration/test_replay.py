@@ -127,6 +127,6 @@ def kind_of(path: Path) -> str:
 
 
 def has_written(path: Path, text: str) -> bool:
-    """Tell whether the run of a record has written something with a text."""
+    """Return whether the run of a record has written this text."""
     writes = (each for each in read_record(path).exchanges if each["verb"] in ("create", "update", "patch"))
     return any(text in json.dumps(each.get("request", {})) for each in writes)

@@ -1,4 +1,4 @@
-"""What plans and crash tests send to a cluster: only reads, by its audit log, even if the account may do everything."""
+"""Plans and crash tests send only reads to a cluster, according to its audit log, even with all permissions."""
 
 import asyncio
 import json

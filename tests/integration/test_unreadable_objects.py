@@ -43,7 +43,7 @@ async def odd(world: World) -> AsyncIterator[GVK]:
 
 
 async def send(world: World, gvk: GVK, method: str, name: str, levels: int = 1) -> None:
-    """Create, replace or delete an object with a spec of so many levels, as text that nobody here has to parse."""
+    """Create, replace, or delete an object with a spec of this many levels, as text that no client parses."""
     resource = await world.client.resource(gvk)
     metadata = json.dumps({"name": name, "namespace": world.namespace})
     spec = '{"a":' * levels + "1" + "}" * levels

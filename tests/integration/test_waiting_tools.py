@@ -1,6 +1,6 @@
-"""What tools that wait for an object see: kstatus judges each of its versions, and kubectl and Helm wait for it.
+"""Tools that wait for an object: kstatus evaluates each of its versions, and kubectl and Helm wait for it.
 
-A version that nobody happens to read counts too: a watch records each from the creation on.
+Each version counts, because a watch records them from the creation on.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ spec:
 """
 
 
-# The stories of the four operators.
+# The four operators.
 
 
 @pytest.fixture(scope="module")

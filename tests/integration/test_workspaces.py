@@ -1,4 +1,4 @@
-"""What runs leave on disk goes with their object, also when it went while no operator was looking."""
+"""Files of runs are removed with their object, also if it was deleted while no operator was running."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 
 
 async def test_workspace_is_deleted_with_the_object(world: World, thing_operator: Operator) -> None:
-    """At once while the operator runs, at the next start if it did not; those of living objects stay."""
+    """Immediately if the operator is running, otherwise at its next start. Those of existing objects stay."""
     work = thing_operator.directory / "work"
     thing_operator.arguments += ("--work-dir", str(work))
     write_project(thing_operator.directory, GOOD)

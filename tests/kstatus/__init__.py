@@ -1,1 +1,1 @@
-"""The judge of the field: a small program around the Go library kstatus, and what calls it."""
+"""A small program around the Go library kstatus, and the code that calls it."""

@@ -1,4 +1,4 @@
-"""Asks kstatus, the library by which Helm and Flux tell whether an object is finished.
+"""Calls kstatus, the library by which Helm and Flux detect when an object is finished.
 
 The program in this directory is built once, with the Go that the embedded control plane is built with, and kept in the
 cache under the sum of its sources.
@@ -24,7 +24,7 @@ _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said about one object, in kstatus ``InProgress``, ``Current``, ``Failed`` or ``Terminating``, and why."""
+    """The status of one object (``InProgress``, ``Current``, ``Failed``, or ``Terminating``) and its reason."""
 
     word: str
     message: str

@@ -1,4 +1,4 @@
-"""What the parity suite shares: a runner of each kind for the whole session, and a stage for each."""
+"""Fixtures of the parity suite: a runner of each kind for the whole session, and a stage for each."""
 
 import asyncio
 import os

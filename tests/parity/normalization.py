@@ -1,4 +1,4 @@
-"""What legitimately differs between two runs of the same content, and its removal.
+"""Removes legitimate differences between two runs of the same content.
 
 A `Normalizer` replaces texts that belong to one run (its directory, its name, its namespace), and everything that looks
 like a time, a process id, a random name or an address; the values of keys that are times or ids by their meaning are

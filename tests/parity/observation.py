@@ -1,4 +1,4 @@
-"""What one run did, as far as anybody can see it: its summary, its events, its artifacts and the traces outside.
+"""The visible effects of one run: its summary, events, artifacts, and changes outside.
 
 Events are those that ansible-runner wrote, in full, with the text that each printed. With one host their order is
 compared as a whole; with several it is compared host by host, because Ansible promises no more.
@@ -22,10 +22,10 @@ _TRACEBACK = "Traceback (most recent call last)"
 _TITLE = ("TASK [", "task path: ")
 
 _POLL = "runner_on_async_poll"
-"""What a background task is told about at each look at it: how many looks it takes depends on the machine."""
+"""Output of each poll of a background task. The number of polls depends on the machine."""
 
 _OLD_MODULE = re.compile(r"The `[\w.]+` module is deprecated\.")
-"""What ansible-core 2.20 and newer remark when a plugin imports an old module: the server does that for warm runs."""
+"""A message of ansible-core 2.20 and newer when a plugin, or for warm runs the server, imports an old module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Roles made by chance: usual tasks with usual keywords in orders that nobody has thought of.
+"""Random roles: common tasks with common keywords in unexpected orders.
 
 The same seed gives the same role. Every task has a result that tells what was done before it, above all the lines of
 one file, so that a task that is left out, done twice or given another's result is seen.

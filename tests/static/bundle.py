@@ -30,7 +30,7 @@ class Bundle:
 
     @property
     def owned(self) -> list[Document]:
-        """What the ClusterServiceVersion says of each CRD."""
+        """The entry of each CRD in the ClusterServiceVersion."""
         found: list[Document] = self.csv["spec"]["customresourcedefinitions"]["owned"]
         return found
 

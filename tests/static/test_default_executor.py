@@ -1,4 +1,4 @@
-"""asyncio's default executor is for DNS alone: a renewal of the Lease may have to wait for it."""
+"""Only DNS uses asyncio's default executor, because a renewal of the Lease can have to wait for it."""
 
 import re
 

@@ -27,7 +27,7 @@ PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 
 
 class ReconcilerContract:
-    """What a reconcile leaves in the cluster."""
+    """The changes of a reconcile in the cluster."""
 
     async def test_success_is_in_the_status(self, world: World, tmp_path: Path) -> None:
         """Conditions, counts and generation are there, and the next time is that of the period."""

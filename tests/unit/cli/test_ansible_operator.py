@@ -29,7 +29,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """Put an operator that ends at once in the place of the real one; give what it was started with."""
+    """Replace the operator by one that exits immediately; return its arguments."""
     settings_seen: list[Settings] = []
 
     async def run_operator(settings: Settings, *_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""What --help says is complete, and reads alike everywhere."""
+"""The output of --help is complete and consistent."""
 
 import argparse
 

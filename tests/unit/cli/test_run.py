@@ -129,7 +129,7 @@ def test_the_period_may_be_switched_off() -> None:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, tuple[Watch, ...]]]:
-    """Put an operator that ends at once in the place of the real one; return what it was started with."""
+    """Replace the operator by one that exits immediately; return its arguments."""
     started: list[tuple[Settings, tuple[Watch, ...]]] = []
 
     async def run_operator(settings: Settings, watches: tuple[Watch, ...], *_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""What commands that run roles print besides their output.
+"""Messages of commands that run roles, in addition to their output.
 
 SIGTERM and SIGHUP end a command as Ctrl-C does, whatever it is doing just then.
 """

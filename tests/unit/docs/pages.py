@@ -1,4 +1,4 @@
-"""The Markdown pages of the repository, and what tests look for in them: links, paths, code blocks, commands."""
+"""The Markdown pages of the repository, and their links, paths, code blocks, and commands."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ def pages() -> tuple[Path, ...]:
 
 
 def wrong(look: Callable[[Path], object]) -> dict[str, object]:
-    """Return what a look finds wrong in the pages, by page; a test for each page would take longer than the look."""
+    """Return the problems that a function finds, by page. A separate test for each page would take longer."""
     return {name_of(page): found for page in pages() if (found := look(page))}
 
 
@@ -51,12 +51,12 @@ def prose(text: str) -> str:
 
 
 def links(text: str) -> list[str]:
-    """Return where the text's links lead."""
+    """Return the targets of the text's links."""
     return _LINK.findall(prose(text))
 
 
 def pictures(text: str) -> list[tuple[str, str]]:
-    """Return the pictures of a text: what they show in words, and where they lie."""
+    """Return the images of a text: their alternative text and their path."""
     return _PICTURE.findall(prose(text))
 
 
@@ -67,13 +67,13 @@ def code_words(text: str) -> Iterator[str]:
 
 
 def commands(text: str) -> Iterator[str]:
-    """Yield what a reader is told to type: the lines after a prompt in blocks, and spans that call our programs."""
+    """Yield the commands for readers: lines after a prompt in blocks, and code spans that call our programs."""
     for block in blocks(text, "console"):
         yield from re.findall(r"^\$ (.+)$", block, re.MULTILINE)
     yield from (span for span in _CODE.findall(prose(text)) if span.startswith(("make ", "rolecall ")))
 
 
 def anchors(text: str) -> set[str]:
-    """Return the fragments that headings make, as GitHub makes them."""
+    """Return the anchors of the headings, as on GitHub."""
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(text)))
     return {heading.replace(" ", "-") for heading in plain}

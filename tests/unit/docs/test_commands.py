@@ -1,4 +1,4 @@
-"""What the pages tell a reader to type exists: make targets, commands, flags, watches files."""
+"""Make targets, commands, flags, and watches files in the pages exist."""
 
 import argparse
 import re
@@ -88,7 +88,7 @@ def test_every_watches_file_in_a_page_is_valid(tmp_path: Path) -> None:
 
 
 def _is_yaml(text: str) -> bool:
-    """Tell whether a text is YAML with something in it."""
+    """Return whether a text is YAML and not empty."""
     try:
         return list(yaml.safe_load_all(text)) != [None]
     except yaml.YAMLError:
@@ -101,7 +101,7 @@ def _program() -> argparse.ArgumentParser:
 
 
 def _is_known(words: list[str]) -> bool:
-    """Tell whether the words name a command, and only flags that it has."""
+    """Return whether the words name a command, and only its flags."""
     found = _program()
     rest = list(words)
     while (commands_here := subcommands(found)) and rest and not rest[0].startswith("-"):

@@ -1,4 +1,4 @@
-"""Every command that a page shows is done by a test, by a target of make that CI runs, or is left out with a reason."""
+"""A test or a target of make that CI runs covers every command in a page; skipped commands have a reason."""
 
 import re
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_a_command_that_make_does_not_do_is_found() -> None:
 
 
 def _is_made(command: str, target: str) -> bool:
-    """Tell whether ``make test-all`` comes by a command: as a line of a target that it needs, or as such a target."""
+    """Return whether ``make test-all`` runs a command: as a line of a prerequisite, or as a prerequisite."""
     needed, _ = _rule("test-all")
     _, lines = _rule(target)
     return (target in needed and command in lines) or (target == "test-all" and command.removeprefix("make ") in needed)

@@ -13,7 +13,7 @@ from tests.unit.docs.pages import PROJECT, name_of
 
 REFERENCE = PROJECT / "docs" / "reference"
 WITHOUT_A_BLOCK = {"ansible-operator run", "ansible-operator version"}
-"""What differs from ``rolecall run`` is in a block, the rest is told in a sentence."""
+"""Differences from ``rolecall run`` are in a block; a sentence describes the rest."""
 
 
 @pytest.mark.parametrize("page", reference_pages(), ids=name_of)

@@ -1,4 +1,4 @@
-"""What the pages point to is there: files behind links, paths in the text, pages in the index."""
+"""Targets of links and paths in the pages exist, and the index lists all pages."""
 
 import re
 import subprocess
@@ -57,7 +57,7 @@ def test_the_index_lists_every_page(directory: str) -> None:
 
 
 def test_no_two_decisions_have_the_same_number() -> None:
-    """There are gaps: a decision that was withdrawn leaves its number to nobody."""
+    """The number of a withdrawn decision isn't used again, so there are gaps."""
     numbers = [page.name[:4] for page in (PROJECT / "docs/adr").glob("*.md")]
     assert len(set(numbers)) == len(numbers) > 0
 

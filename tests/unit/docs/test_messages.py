@@ -1,4 +1,4 @@
-"""What the page about troubles quotes from the log and from conditions is what the program says."""
+"""Log lines and conditions on the troubleshooting page are those of the program."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What the page about OLM applies fits the bundle that is described there."""
+"""Manifests on the page about OLM match the bundle that it describes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a tutorial shows of an operator is what stands in its files."""
+"""Excerpts in the tutorials match the files of the operators."""
 
 import pytest
 

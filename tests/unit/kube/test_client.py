@@ -98,7 +98,7 @@ async def cannot_be_sent(client: Client, body: object = None) -> None:
     """Check that a request fails in a way that does not look as if it could be sent later."""
     with pytest.raises(KubeError) as error:
         await client._send_object(Request("PUT", "/somewhere", body=body))
-    assert not isinstance(error.value, UnreachableError), "a retry would wait for ever"
+    assert not isinstance(error.value, UnreachableError), "a retry would never end"
 
 
 async def test_header_with_line_break_is_not_network_error(client: Client) -> None:

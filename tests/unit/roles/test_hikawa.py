@@ -172,7 +172,7 @@ def sing(kills: frozenset[int], removals: dict[int, int], **spec: Any) -> tuple[
     """Run the whole state machine; give the words as they came (number, word, time) and the time of Kiyoshi.
 
     After the runs in `kills` nothing is reported, and after other runs in `removals` a word is deleted. A word that is
-    deleted before any run has seen it leaves no trace; that is the one case in which nobody can know its time.
+    deleted before any run has seen it leaves no trace; only in this case, its time is unknown.
     """
     obj, now = hikawa(None, **spec), NOW
     said: list[tuple[int, str, int]] = []

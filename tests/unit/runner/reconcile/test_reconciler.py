@@ -85,7 +85,7 @@ def workspace(root: Path) -> Path:
 
 
 async def start(rig: Rig) -> "asyncio.Task[Result]":
-    """Start a reconcile and let its play begin; it goes on for ever."""
+    """Start a reconcile, and wait until its play starts; it never ends."""
     began = asyncio.Event()
 
     async def go_on() -> None:

@@ -1,4 +1,4 @@
-"""What is no whole record is refused in one line, by ``rolecall record`` too."""
+"""An incomplete record is rejected in one line, also by ``rolecall record``."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What memory keeps of the last runs: records within a budget, and lines about each run."""
+"""The last runs in memory: records within a budget, and lines about each run."""
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.record.document import document_of

@@ -1,4 +1,4 @@
-"""What ansible-core's own loader makes of the file of extra vars: the object's values as data, or an error.
+"""ansible-core's own loader reads the file of extra vars: the object's values as data, or an error.
 
 The objects are an attacker's: their keys are those that the loader acts on, and their strings are templates.
 """

@@ -346,7 +346,7 @@ def test_invalid_name_does_not_fail_the_role(role_metrics: Metrics, name: str, k
 
 
 def test_metrics_of_roles_have_limits(role_metrics: Metrics) -> None:
-    """Each name, whoever chooses it, stays in the operator's memory and in each scrape."""
+    """Each name stays in the operator's memory and in each scrape."""
     for number in range(MAX_USER_METRICS):
         role_metrics.user.apply(
             {"name": f"metric_{number}", "description": "d" * 100_000, "counter": {"increment": True}}

@@ -327,7 +327,7 @@ def renders() -> Renders:
 
 
 async def asked(shared: SharedRender, number: int) -> list[asyncio.Task[bytes]]:
-    """Ask so many times at once, and return when everybody waits."""
+    """Send this number of concurrent requests, and return when all of them wait."""
     tasks = [asyncio.create_task(shared.text()) for _ in range(number)]
     await asyncio.sleep(0)
     return tasks

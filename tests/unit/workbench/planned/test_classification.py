@@ -1,4 +1,4 @@
-"""What a planned run does with an action, and whether a task reaches the run's own API server."""
+"""The category of an action in a planned run, and whether a task reaches the run's own API server."""
 
 from typing import Any
 

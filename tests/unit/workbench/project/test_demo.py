@@ -1,4 +1,4 @@
-"""What a kept demo suggests can be copied: files that exist, and a sample that really is another one."""
+"""The commands that a kept demo suggests work: their files exist, and the edited sample differs."""
 
 import io
 import shutil

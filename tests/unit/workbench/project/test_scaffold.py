@@ -1,4 +1,4 @@
-"""What is written, read as those read it for whom it is written: the operator, the demo, kustomize, Ansible."""
+"""Generated files, parsed by their users: the operator, the demo, kustomize, and Ansible."""
 
 import json
 import re

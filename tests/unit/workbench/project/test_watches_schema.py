@@ -63,7 +63,7 @@ def values_of(key: Key[Any]) -> st.SearchStrategy[Any]:
 
 
 def mapping_of(declared: tuple[Key[Any], ...]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return mappings with some of the keys, and sometimes one that nobody knows."""
+    """Return mappings with some of the keys, and sometimes an unknown one."""
     known = st.fixed_dictionaries(
         {key.name: st.just("thing") | values_of(key) for key in declared if key.is_required},
         optional={key.name: values_of(key) for key in declared if not key.is_required},
@@ -83,7 +83,7 @@ ENTRIES = st.builds(
 
 
 def is_accepted(text: str) -> bool:
-    """Tell whether ``rolecall validate`` finds neither an error that a schema could find nor an unknown key."""
+    """Return whether ``rolecall validate`` finds no unknown key, and no error that a schema could find."""
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "roles" / "thing").mkdir(parents=True)
         file = Path(directory) / "watches.yaml"
