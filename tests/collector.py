@@ -69,7 +69,7 @@ class Collector:
 
 @contextmanager
 def http_collector() -> Iterator[Collector]:
-    """Give a receiver over HTTP on loopback."""
+    """Yield a receiver over HTTP on loopback."""
     collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -102,7 +102,7 @@ def http_collector() -> Iterator[Collector]:
 
 @contextmanager
 def grpc_collector() -> Iterator[Collector]:
-    """Give a receiver over gRPC on loopback."""
+    """Yield a receiver over gRPC on loopback."""
     collector = Collector()
 
     class Service(TraceServiceServicer):

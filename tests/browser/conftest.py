@@ -35,7 +35,7 @@ TASKS = """
 
 @pytest.fixture(scope="session")
 def page_operator(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Give an operator with a dashboard on a free port."""
+    """Yield an operator with a dashboard on a free port."""
     directory = tmp_path_factory.mktemp("page")
     write_project(directory, TASKS)
     arguments = ("--ui-bind-address", "127.0.0.1:0", "--backoff-min", "1h", "--backoff-max", "1h")
@@ -47,7 +47,7 @@ def page_operator(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    """Give a browser; each test makes windows of its own in it."""
+    """Yield a browser; each test makes windows of its own in it."""
     path = os.environ.get("BROWSER")
     if not path:
         pytest.fail("BROWSER is not set to a Chromium: run these tests with 'make browser'")
@@ -88,7 +88,7 @@ def _has_ended(obj: dict[str, Any]) -> bool:
 
 @pytest.fixture
 async def site(page_operator: Operator, world: World) -> Site:
-    """Give the page, once the operator works."""
+    """Return the page, once the operator works."""
     await wait_until_ready(page_operator)
     (line,) = page_operator.messages("Serving the dashboard")
     return Site(line["url"], world)
@@ -96,7 +96,7 @@ async def site(page_operator: Operator, world: World) -> Site:
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Give the directory for pictures of the pages; it is not committed."""
+    """Return the directory for pictures of the pages; it is not committed."""
     directory = Path(__file__).parents[2] / ".pictures"
     directory.mkdir(exist_ok=True)
     return directory

@@ -24,14 +24,14 @@ LOST = re.compile(r"Thing: API server is unreachable; retrying\. Its objects are
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """Give a control plane of the test's own, because it kills a part of it."""
+    """Yield a control plane of the test's own, because it kills a part of it."""
     with separate_control_plane("lost", has_controllers=False) as running:
         yield running
 
 
 @pytest.fixture
 async def lonely_site(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Site]:
-    """Give the page of an operator of this control plane."""
+    """Yield the page of an operator of this control plane."""
     write_project(tmp_path, TASKS)
     operator = Operator(tmp_path, plane.kubeconfig, "default", ("--ui-bind-address", "127.0.0.1:0"))
     operator.start()

@@ -40,7 +40,7 @@ def pytest_runtest_makereport() -> Generator[None, "pytest.CallInfo[None]"]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Give the cluster that the environment names, where nginx:latest can run."""
+    """Yield the cluster that the environment names, where nginx:latest can run."""
     cluster = Cluster(environment_of(os.environ))
     load_nginx(cluster)
     yield cluster
@@ -49,13 +49,13 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def image_page(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """Give the reader of the page about the image."""
+    """Return the reader of the page about the image."""
     return Reader(guide("docs/guides/image.md"), cluster, tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture(scope="session")
 def operator_image(cluster: Cluster, image_page: Reader) -> str:
-    """Give the operator's image, which is in the cluster."""
+    """Return the operator's image, which is in the cluster."""
     image_page.do(f"make image IMG={OPERATOR}")
     cluster.load(OPERATOR)
     return OPERATOR
@@ -63,7 +63,7 @@ def operator_image(cluster: Cluster, image_page: Reader) -> str:
 
 @pytest.fixture(scope="session")
 def runner_image(operator_image: str, image_page: Reader) -> str:
-    """Give the image that operators of others are built on; it is made after the operator's, as the page has it."""
+    """Return the image that operators of others are built on; it is made after the operator's, as the page has it."""
     assert operator_image
     image_page.do(f"make image IMG={RUNNER} TARGET=runner")
     return RUNNER
@@ -71,7 +71,7 @@ def runner_image(operator_image: str, image_page: Reader) -> str:
 
 @pytest.fixture(scope="session")
 def drop_in_image(runner_image: str, image_page: Reader) -> str:
-    """Give the image in which projects for the Operator SDK's image run, on a base without apt and dpkg."""
+    """Return the image in which projects for the Operator SDK's image run, on a base without apt and dpkg."""
     assert runner_image
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("BASE", build_bare_base())
@@ -81,6 +81,6 @@ def drop_in_image(runner_image: str, image_page: Reader) -> str:
 
 @pytest.fixture(scope="session")
 def changed_image(cluster: Cluster, operator_image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Give the operator's image with a changed role, which is in the cluster."""
+    """Return the operator's image with a changed role, which is in the cluster."""
     assert operator_image
     return build_changed(cluster, tmp_path_factory.mktemp("changed"))

@@ -25,7 +25,7 @@ spec: {execMessage: from exec, logMessage: from the log}
 
 @pytest.fixture(scope="module")
 def project(cluster: Cluster, drop_in_image: str) -> Iterator[Cluster]:
-    """Give the cluster with the project deployed."""
+    """Yield the cluster with the project deployed."""
     build(IMAGE, PROJECT / "tests/e2e/project", drop_in_image)
     cluster.load(IMAGE)
     cluster.kubectl("apply", "-f", MANIFESTS)

@@ -45,7 +45,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def web(cluster: Cluster, runner_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """Give a project with two kinds, deployed."""
+    """Yield a project with two kinds, deployed."""
     project = Project(tmp_path_factory.mktemp("generated") / "web", cluster)
     cluster.do("rolecall", "init", "--domain", "example.com", "web", "--directory", str(project.directory))
     for kind, content in KINDS.items():

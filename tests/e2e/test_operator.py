@@ -39,13 +39,13 @@ spec: {{count: {PODS_DURING_TAKEOVER}, selector: {{app: takeover}}}}
 
 @pytest.fixture(scope="module")
 def page(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """Give the reader of the page about the deployment."""
+    """Return the reader of the page about the deployment."""
     return Reader(guide("docs/guides/deploy.md"), cluster, tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture(scope="module")
 def deployed(cluster: Cluster, page: Reader, operator_image: str) -> Iterator[Cluster]:
-    """Give the cluster with the operator deployed."""
+    """Yield the cluster with the operator deployed."""
     page.do(f"make deploy IMG={operator_image}")
     page.do("kubectl -n rolecall-system rollout status deployment/rolecall")
     cluster.wait_for_rollout()

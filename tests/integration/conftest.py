@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def defined(control_plane: ControlPlane) -> ControlPlane:
-    """Give the control plane with CRDs and RBAC applied."""
+    """Return the control plane with CRDs and RBAC applied."""
     applier = Applier(control_plane.kubeconfig)
     for part in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml"):
         applier.apply(read_manifests(PROJECT / part))
@@ -62,7 +62,7 @@ def defined(control_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 async def world(defined: ControlPlane) -> AsyncIterator[World]:
-    """Give a namespace of the test's own; it is removed in the background afterward."""
+    """Yield a namespace of the test's own; it is removed in the background afterward."""
     async with await Client.connect(str(defined.kubeconfig)) as client:
         name = f"test-{uuid.uuid4().hex[:8]}"
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -72,19 +72,19 @@ async def world(defined: ControlPlane) -> AsyncIterator[World]:
 
 @pytest.fixture(scope="session")
 def judge() -> Judge:
-    """Give kstatus, which says whether an object is finished; it is built the first time."""
+    """Return kstatus, which says whether an object is finished; it is built the first time."""
     return Judge.built()
 
 
 @pytest.fixture(scope="session")
 def account_kubeconfig(defined: ControlPlane) -> Path:
-    """Give the kubeconfig of the operator's service account."""
+    """Return the kubeconfig of the operator's service account."""
     return defined.service_account_kubeconfig("rolecall-system", "rolecall")
 
 
 @pytest.fixture(scope="module")
 def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Give an operator for this repository's watches.yaml under its service account; the tests of a file share it."""
+    """Yield an operator for this repository's watches.yaml under its service account; the tests of a file share it."""
     directory = tmp_path_factory.mktemp("four")
     copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
     operator = Operator(directory, account_kubeconfig, EVERY_NAMESPACE)
@@ -95,7 +95,7 @@ def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 async def running(operator: Operator, world: World) -> AsyncIterator[Operator]:
-    """Give the operator of ``operator``, ready; what the test has left for it goes with the test."""
+    """Yield the operator of ``operator``, ready; what the test has left for it goes with the test."""
     await wait_until_ready(operator)
     yield operator
     for gvk in (POD_SCALER, HIKAWA, FOO):
@@ -105,7 +105,7 @@ async def running(operator: Operator, world: World) -> AsyncIterator[Operator]:
 
 @pytest.fixture
 def thing_operator(tmp_path: Path, defined: ControlPlane, world: World) -> Iterator[Operator]:
-    """Give an operator for the kind Thing, with an administrator's permissions; its project is still to be written."""
+    """Yield an operator for the kind Thing, with an administrator's permissions; its project is still to be written."""
     operator = Operator(tmp_path, defined.kubeconfig, world.namespace, ("--backoff-max", "20s"))
     yield operator
     operator.stop()
@@ -115,7 +115,7 @@ def thing_operator(tmp_path: Path, defined: ControlPlane, world: World) -> Itera
 def shared_operator(
     request: pytest.FixtureRequest, defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
-    """Give the operator for ``SHARED`` of a file, with an administrator's permissions."""
+    """Yield the operator for ``SHARED`` of a file, with an administrator's permissions."""
     shared: Shared = request.module.SHARED
     operator = shared.operator(tmp_path_factory.mktemp("shared"), defined.kubeconfig)
     operator.start()
@@ -125,7 +125,7 @@ def shared_operator(
 
 @pytest.fixture
 async def things(request: pytest.FixtureRequest, shared_operator: Operator, world: World) -> AsyncIterator[Things]:
-    """Give the kinds of ``SHARED`` in the test's namespace, once the operator works; its objects go with the test."""
+    """Yield the kinds of ``SHARED`` in the test's namespace, once the operator works; its objects go with the test."""
     await wait_until_ready(shared_operator)
     shared: Shared = request.module.SHARED
     yield Things(shared, shared_operator, world)

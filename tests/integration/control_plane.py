@@ -18,7 +18,7 @@ from tests.support.things import DEFINITION
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """Give a control plane with three simulated nodes that is ready."""
+    """Yield a control plane with three simulated nodes that is ready."""
     with ControlPlane(f"test-{os.getpid()}", nodes=3) as running:
         yield running
 

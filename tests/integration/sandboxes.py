@@ -47,14 +47,14 @@ spec:
 
 @pytest.fixture(scope="module")
 def sandbox_plane() -> Iterator[ControlPlane]:
-    """Give a control plane for the sandboxes of a file."""
+    """Yield a control plane for the sandboxes of a file."""
     with ControlPlane(f"test-sandbox-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
         yield plane
 
 
 @pytest.fixture
 async def sandbox(sandbox_plane: ControlPlane) -> AsyncIterator[Sandbox]:
-    """Give an empty sandbox."""
+    """Yield an empty sandbox."""
     async with sandbox_in(sandbox_plane) as sandbox:
         yield sandbox
         await sandbox.forget()
@@ -62,7 +62,7 @@ async def sandbox(sandbox_plane: ControlPlane) -> AsyncIterator[Sandbox]:
 
 @pytest.fixture(scope="session")
 def reader_kubeconfig(defined: ControlPlane) -> Path:
-    """Give the kubeconfig of an account that is only permitted to read."""
+    """Return the kubeconfig of an account that is only permitted to read."""
     Applier(defined.kubeconfig).apply(list(yaml.safe_load_all(READ_ONLY)))
     return defined.service_account_kubeconfig("default", "reader")
 
@@ -90,5 +90,5 @@ class Clusters:
 
 @pytest.fixture(scope="module")
 def clusters(defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path) -> Clusters:
-    """Give the cluster with a sandbox."""
+    """Return the cluster with a sandbox."""
     return Clusters(defined, sandbox_plane, reader_kubeconfig, defined.kubeconfig)

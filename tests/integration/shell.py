@@ -33,7 +33,7 @@ def copy_repository(place: Path) -> None:
 
 
 def clone(directory: Path) -> Path:
-    """Give a copy of the repository as git would clone it, with the virtual environment and the uv of these tests."""
+    """Return a copy of the repository as git would clone it, with the virtual environment and the uv of these tests."""
     place = directory / "rolecall"
     copy_repository(place)
     for name in ("pyproject.toml", "uv.lock"):

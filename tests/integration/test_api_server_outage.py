@@ -33,14 +33,14 @@ TASKS = """
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """Give a control plane of the test's own, because it stops a part of it."""
+    """Yield a control plane of the test's own, because it stops a part of it."""
     with separate_control_plane("outage") as running:
         yield running
 
 
 @pytest.fixture
 async def default_namespace(plane: ControlPlane) -> AsyncIterator[World]:
-    """Give its namespace ``default``."""
+    """Yield its namespace ``default``."""
     async with await Client.connect(str(plane.kubeconfig)) as client:
         yield World(client, "default")
 

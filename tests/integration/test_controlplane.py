@@ -52,7 +52,7 @@ def _rolecall(*arguments: str, state_directory: Path) -> list[str]:
 
 
 def _left_over(state_directory: Path) -> list[int]:
-    """Give the processes of control planes below the directory, and fail if a directory of one is left."""
+    """Return the processes of control planes below the directory, and fail if a directory of one is left."""
     directories = list(state_directory.iterdir()) if state_directory.exists() else []
     assert directories == []
     commands = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
@@ -61,7 +61,7 @@ def _left_over(state_directory: Path) -> list[int]:
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> str:
-    """Give its own namespace to the test; it goes with the control plane."""
+    """Return its own namespace to the test; it goes with the control plane."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     _kubectl(control_plane.kubeconfig, "create", "namespace", name)
     return name
@@ -69,7 +69,7 @@ def namespace(control_plane: ControlPlane) -> str:
 
 @pytest.fixture
 def state_directory(tmp_path: Path) -> Iterator[Path]:
-    """Give a directory for the state of control planes; processes still running there at the end are stopped."""
+    """Yield a directory for the state of control planes; processes still running there at the end are stopped."""
     directory = tmp_path / "state"
     yield directory
     for path in list(directory.iterdir()) if directory.exists() else []:

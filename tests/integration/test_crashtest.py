@@ -71,7 +71,7 @@ SHARED = Shared(
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[Project]:
-    """Give the project of ``SHARED`` for a namespace of this file, which has no objects."""
+    """Yield the project of ``SHARED`` for a namespace of this file, which has no objects."""
     with project_of(SHARED, tmp_path_factory.mktemp("crashes"), clusters) as found:
         yield found
 
@@ -159,7 +159,7 @@ class Command:
 def command(
     project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
-    """Give the command; its sandbox is that of the file."""
+    """Return the command; its sandbox is that of the file."""
 
     @asynccontextmanager
     async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:

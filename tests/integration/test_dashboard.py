@@ -30,7 +30,7 @@ TASKS = """
 
 @pytest.fixture
 async def page(tmp_path: Path, defined: ControlPlane, world: World) -> AsyncIterator[str]:
-    """Give the address of the page of an operator that was started as the guide says, but on a free port."""
+    """Yield the address of the page of an operator that was started as the guide says, but on a free port."""
     (step,) = guide("docs/guides/dashboard.md").steps
     arguments = step.command.replace(":8090", ":0").removeprefix("rolecall run ").split()
     write_project(tmp_path, TASKS)

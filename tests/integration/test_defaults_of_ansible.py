@@ -60,7 +60,7 @@ NOTHING_SET = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a project whose playbook lies in its own directory and names a role of the project."""
+    """Return a project whose playbook lies in its own directory and names a role of the project."""
     directory = tmp_path_factory.mktemp("project")
     (directory / "playbooks").mkdir()
     (directory / "playbooks/site.yml").write_text(PLAYBOOK)
@@ -71,7 +71,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def temporary() -> Iterator[Path]:
-    """Give a directory with a short path: ansible-core creates sockets below TMPDIR."""
+    """Yield a directory with a short path: ansible-core creates sockets below TMPDIR."""
     with tempfile.TemporaryDirectory() as directory:
         yield Path(directory)
 
@@ -80,7 +80,7 @@ def temporary() -> Iterator[Path]:
 def operator(
     request: pytest.FixtureRequest, defined: ControlPlane, project: Path, temporary: Path
 ) -> Iterator[Operator]:
-    """Give the project's operator, which serves the whole cluster."""
+    """Yield the project's operator, which serves the whole cluster."""
     command = ("env", "-u", "ANSIBLE_GATHERING", *ROLECALL)
     arguments = (f"--warm={request.param}", "--zap-log-level=debug")
     variables = {"HOME": str(project / "home"), "TMPDIR": str(temporary)}
@@ -92,7 +92,7 @@ def operator(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def status(operator: Operator, defined: ControlPlane) -> dict[str, Any]:
-    """Give the status of an object after its run."""
+    """Return the status of an object after its run."""
     await wait_until_ready(operator)
     async with await Client.connect(str(defined.kubeconfig)) as client:
         name = f"defaults-{uuid.uuid4().hex[:8]}"

@@ -30,7 +30,7 @@ def empty() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def run(empty: ControlPlane) -> Run:
-    """Give a way to run commands of this repository against the empty cluster."""
+    """Return a way to run commands of this repository against the empty cluster."""
     programs = find_binaries(print)["kubectl"].parent
     environment = {**os.environ, "KUBECONFIG": str(empty.kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}"}
 

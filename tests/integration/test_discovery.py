@@ -121,7 +121,7 @@ def with_stale_apps(_path: str, body: bytes) -> bytes:
 
 @asynccontextmanager
 async def standing_before(client: Client, change: Change, *, is_classic: bool) -> AsyncIterator[Client]:
-    """Give a client of a server that answers as the API server does, but for discovery."""
+    """Yield a client of a server that answers as the API server does, but for discovery."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         headers = upstream_headers(request.headers)
@@ -180,7 +180,7 @@ class Runs:
 async def start(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[[Client], Any]]:
-    """Give what starts a proxy and a fork server for runs that reach the API server by a client."""
+    """Yield what starts a proxy and a fork server for runs that reach the API server by a client."""
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))

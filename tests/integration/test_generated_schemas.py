@@ -228,7 +228,7 @@ class Kind:
 
 @pytest.fixture(scope="module")
 def kind() -> Iterator[Kind]:
-    """Give a kind on an API server without controllers."""
+    """Yield a kind on an API server without controllers."""
     with ControlPlane(f"test-schemas-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
         address = urlparse(plane.server)
         yield Kind(ApiClient(str(address.hostname), int(address.port or 0), plane.layout.certificates))

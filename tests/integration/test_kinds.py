@@ -24,13 +24,13 @@ GOOD = "- name: Say which\n  ansible.builtin.debug: {msg: fine}\n"
 
 @pytest.fixture
 def gvk() -> GVK:
-    """Give an undefined kind."""
+    """Return an undefined kind."""
     return GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Late")
 
 
 @pytest.fixture
 async def defined_kinds(world: World) -> AsyncIterator[list[GVK]]:
-    """Give a list of kinds that are removed after the test."""
+    """Yield a list of kinds that are removed after the test."""
     kinds: list[GVK] = []
     yield kinds
     for kind in kinds:
@@ -112,7 +112,7 @@ async def test_equal_kinds_of_two_groups_do_not_mix(
 
 @pytest.fixture
 async def unconvertible(world: World) -> AsyncIterator[GVK]:
-    """Give a kind with an object of an older version, and without its conversion webhook."""
+    """Yield a kind with an object of an older version, and without its conversion webhook."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Old")
     await define(world.client, gvk, "v2")
     metadata = {"name": "one", "namespace": world.namespace}
@@ -163,7 +163,7 @@ async def test_broken_conversion_webhook_blocks_only_its_kind(world: World, unco
 
 @pytest.fixture
 async def plain(world: World) -> AsyncIterator[GVK]:
-    """Give a namespaced kind with a status subresource."""
+    """Yield a namespaced kind with a status subresource."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Plain")
     await define(world.client, gvk)
     yield gvk

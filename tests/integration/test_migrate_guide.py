@@ -20,7 +20,7 @@ GUIDE = guide("docs/guides/migrate.md")
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a directory with the project, under version control."""
+    """Return a directory with the project, under version control."""
     work = tmp_path_factory.mktemp("migration") / "memcached"
     shutil.copytree(MEMCACHED.path, work)
     for words in (["init", "--quiet"], ["add", "."]):

@@ -61,7 +61,7 @@ def _deep() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def odd(defined: ControlPlane) -> Iterator[GVK]:
-    """Give a kind whose schema rejects nothing."""
+    """Yield a kind whose schema rejects nothing."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Odd")
     with asyncio.Runner() as runner:
         runner.run(_with_client(defined, lambda client: define(client, gvk)))

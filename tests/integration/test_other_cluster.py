@@ -50,7 +50,7 @@ TASKS = """
 
 @pytest.fixture(scope="module")
 def other_plane() -> Iterator[ControlPlane]:
-    """Give a second API server."""
+    """Yield a second API server."""
     with ControlPlane(f"other-{os.getpid()}") as running:
         yield running
 

@@ -38,7 +38,7 @@ def annotate(**values: str | None) -> dict[str, Any]:
 
 @pytest.fixture
 async def thing(things: Things) -> Thing:
-    """Give a Thing that has been reconciled once."""
+    """Return a Thing that has been reconciled once."""
     await things["thing"].create()
     await things["thing"].succeeds()
     return things["thing"]

@@ -56,7 +56,7 @@ IDEMPOTENT = sorted(set(CASES) - {"generated", "invalid", "conflict", "applied",
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> Iterator[Project]:
-    """Give the project of ``SHARED`` for a namespace of this file."""
+    """Yield the project of ``SHARED`` for a namespace of this file."""
     directory = tmp_path_factory.mktemp("planned")
     SHARED.operator(directory, defined.kubeconfig)
     project = Project(directory, f"plan-{uuid.uuid4().hex[:8]}")
@@ -90,7 +90,7 @@ class After:
 
 @pytest.fixture(scope="module")
 def before(project: Project, clusters: Clusters) -> Before:
-    """Give the plan of all cases."""
+    """Return the plan of all cases."""
 
     async def plan() -> Before:
         async with clusters.opened(project.namespace) as (world, sandbox):
@@ -104,7 +104,7 @@ def before(project: Project, clusters: Clusters) -> Before:
 
 @pytest.fixture(scope="module")
 def after(before: Before, project: Project, clusters: Clusters) -> After:
-    """Give the runs of the operator, and the plan of the same objects afterwards."""
+    """Return the runs of the operator, and the plan of the same objects afterwards."""
 
     async def do() -> After:
         proofs = await follow(project, before.kept, clusters.operator)

@@ -88,7 +88,7 @@ def command(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Command]:
-    """Give the command in a namespace of its own."""
+    """Yield the command in a namespace of its own."""
     SHARED.operator(tmp_path, defined.kubeconfig)
     project = Project(tmp_path, f"bad-{uuid.uuid4().hex[:8]}")
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project.namespace}}
@@ -183,7 +183,7 @@ def test_list_too_large_to_import_ends_the_plan(
 
 @pytest.fixture
 def converted(defined: ControlPlane) -> Iterator[GVK]:
-    """Give a kind with two versions, and a webhook that converts between them."""
+    """Yield a kind with two versions, and a webhook that converts between them."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v2", "Converted")
 
     async def make() -> None:

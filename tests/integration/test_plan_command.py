@@ -38,7 +38,7 @@ spec: {deploymentName: made, replicas: 1}
 
 @pytest.fixture
 async def reader(world: World, defined: ControlPlane) -> Path:
-    """Give the kubeconfig of an account with the permissions in the guide."""
+    """Return the kubeconfig of an account with the permissions in the guide."""
     [text] = re.findall(r"```yaml\n(.*?)```", (PROJECT / "docs/guides/plan.md").read_text(), re.DOTALL)
     role = yaml.safe_load(text.replace("example.com", "samplecontroller.k8s.io"))
     role["metadata"]["name"] = f"plan-{world.namespace}"

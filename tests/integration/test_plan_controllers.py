@@ -22,7 +22,7 @@ __all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 
 @pytest.fixture
 async def importer(sandbox: Sandbox, reader_kubeconfig: Path, world: World) -> AsyncIterator[Importer]:
-    """Give an importer that has imported a Deployment with two pods."""
+    """Yield an importer that has imported a Deployment with two pods."""
     await world.create(DEPLOYMENT_OF_TWO)
     await world.wait_for(
         DEPLOYMENT, "web", lambda obj: obj.get("status", {}).get("availableReplicas") == 2, TIMEOUT_SECONDS

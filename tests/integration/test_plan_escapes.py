@@ -99,7 +99,7 @@ HARMLESS = frozenset({"server"})
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> Project:
-    """Give a project whose role has all of the tries."""
+    """Return a project whose role has all of the tries."""
     directory = tmp_path_factory.mktemp("escapes")
     host = yaml.safe_load(defined.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     given = {"admin": str(defined.kubeconfig), "host": host, "client": str(directory / "client.py")}

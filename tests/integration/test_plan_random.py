@@ -35,7 +35,7 @@ SHARED = Shared(
 
 @pytest.fixture(scope="module")
 def proofs(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[Mapping[ObjectId, Proof]]:
-    """Give the roles, planned and run."""
+    """Yield the roles, planned and run."""
     directory = tmp_path_factory.mktemp("chance")
     SHARED.operator(directory, clusters.operator)
     project = Project(directory, f"chance-{uuid.uuid4().hex[:8]}")

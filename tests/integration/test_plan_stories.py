@@ -43,7 +43,7 @@ def stories(
     account_kubeconfig: Path,
     clusters: Clusters,
 ) -> Iterator[Stories]:
-    """Give the scenarios, planned and executed step by step."""
+    """Yield the scenarios, planned and executed step by step."""
     directory = tmp_path_factory.mktemp("stories")
     copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
     project = Project(directory, f"stories-{uuid.uuid4().hex[:8]}")

@@ -112,7 +112,7 @@ class Planner:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def warm_runner() -> AsyncIterator[ProcessRunner]:
-    """Give a runner whose server starts with the environment that its runs have."""
+    """Yield a runner whose server starts with the environment that its runs have."""
     reap_children()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANSIBLE_GATHERING", "explicit")
@@ -123,7 +123,7 @@ async def warm_runner() -> AsyncIterator[ProcessRunner]:
 
 @pytest.fixture
 def warm(warm_runner: ProcessRunner, tmp_path: Path) -> Planner:
-    """Give a planner for the rules that do not depend on how a run starts."""
+    """Return a planner for the rules that do not depend on how a run starts."""
     return Planner(tmp_path, warm_runner)
 
 

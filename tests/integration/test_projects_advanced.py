@@ -22,7 +22,7 @@ VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"
 
 @pytest.fixture(scope="module")
 def advanced(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Give the project's operator, which serves the whole cluster."""
+    """Yield the project's operator, which serves the whole cluster."""
     operator = PROJECT.operator(defined, tmp_path_factory.mktemp("advanced"), "")
     operator.start()
     yield operator
@@ -31,7 +31,7 @@ def advanced(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 async def here(advanced: Operator, world: World) -> AsyncIterator[World]:
-    """Give a namespace of the test's own, once the operator works; one next to it goes with it."""
+    """Yield a namespace of the test's own, once the operator works; one next to it goes with it."""
     await wait_until_ready(advanced)
     yield world
     if await find_namespace(world.client, f"{world.namespace}-other"):

@@ -37,7 +37,7 @@ ONE, OTHER, FOREIGN = "memcached-one", "memcached-other", "memcached-foreign"
 
 @pytest.fixture(scope="module")
 def memcached(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Give the project's operator, which serves two of the three namespaces."""
+    """Yield the project's operator, which serves two of the three namespaces."""
     namespaces = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (ONE, OTHER, FOREIGN)
     ]
@@ -53,7 +53,7 @@ def memcached(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 async def client(memcached: Operator, defined: ControlPlane) -> AsyncIterator[Client]:
-    """Give an administrator's client, once the operator works."""
+    """Yield an administrator's client, once the operator works."""
     await wait_until_ready(memcached)
     async with await Client.connect(str(defined.kubeconfig)) as client:
         yield client

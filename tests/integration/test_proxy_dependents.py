@@ -38,7 +38,7 @@ BEYOND = """
 
 @pytest.fixture
 async def elsewhere(world: World) -> AsyncIterator[World]:
-    """Give another namespace."""
+    """Yield another namespace."""
     name = f"{world.namespace}-2"
     await world.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield World(world.client, name)

@@ -19,7 +19,7 @@ SECRET = GVK("", "v1", "Secret")
 
 @pytest.fixture
 def helm() -> str:
-    """Give the program."""
+    """Return the program."""
     found = shutil.which("helm")
     if found is None:
         pytest.skip("helm is not on PATH: charts through the proxy are not tried here")
@@ -28,7 +28,7 @@ def helm() -> str:
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
-    """Give a chart with one ConfigMap."""
+    """Return a chart with one ConfigMap."""
     directory = tmp_path / "chart"
     (directory / "templates").mkdir(parents=True)
     (directory / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": "chart", "version": "0.1.0"}))

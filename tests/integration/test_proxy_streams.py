@@ -30,7 +30,7 @@ class _SaysItTwice(socketserver.StreamRequestHandler):
 
 @pytest.fixture(scope="module")
 def shared_kubelet(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubelet]:
-    """Give the node of all tests here."""
+    """Yield the node of all tests here."""
     with (
         socketserver.ThreadingTCPServer(("127.0.0.1", 0), _SaysItTwice) as server,
         running_kubelet(control_plane, tmp_path_factory.mktemp("kubelet"), server.server_address[1]) as kubelet,
@@ -48,7 +48,7 @@ async def _register(kubelet: Kubelet, control_plane: ControlPlane) -> None:
 
 @pytest.fixture
 async def kubelet(shared_kubelet: Kubelet, run: Run) -> Kubelet:
-    """Give the node with a pod of the test's own, web."""
+    """Return the node with a pod of the test's own, web."""
     await shared_kubelet.run_pod(run.world, "web")
     return shared_kubelet
 

@@ -124,7 +124,7 @@ async def stories(world: World) -> None:
 
 @asynccontextmanager
 async def recorded_stories(directory: Path, kubeconfig: Path, world: World) -> AsyncIterator[Operator]:
-    """Give the stopped operator of the four kinds after all scenarios; its records are in its directory."""
+    """Yield the stopped operator of the four kinds after all scenarios; its records are in its directory."""
     await asyncio.to_thread(directory.mkdir)
     copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
     arguments = ("--backoff-max", "5s", "--record-dir", str(directory / "records"))

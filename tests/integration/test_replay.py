@@ -82,7 +82,7 @@ class Project:
 async def project(
     defined: ControlPlane, account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Project]:
-    """Give the operators after their scenarios."""
+    """Yield the operators after their scenarios."""
     async with await Client.connect(str(defined.kubeconfig)) as client:
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         directory = tmp_path_factory.mktemp("replay") / "project"

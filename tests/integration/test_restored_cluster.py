@@ -62,21 +62,21 @@ WRITES_AFTER_THE_SNAPSHOT = 400
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """Give a control plane of the test's own, without controllers, so that few other clients use up versions."""
+    """Yield a control plane of the test's own, without controllers, so that few other clients use up versions."""
     with separate_control_plane("restore", has_controllers=False) as running:
         yield running
 
 
 @pytest.fixture
 async def world(plane: ControlPlane) -> AsyncIterator[World]:
-    """Give its namespace ``default``."""
+    """Yield its namespace ``default``."""
     async with await Client.connect(str(plane.kubeconfig)) as client:
         yield World(client, "default")
 
 
 @pytest.fixture
 def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[Operator]:
-    """Give an operator for the kind Thing, started."""
+    """Yield an operator for the kind Thing, started."""
     write_project(tmp_path, TASKS, WATCH)
     operator = Operator(
         tmp_path, plane.kubeconfig, "default", ("--backoff-max", "5s", "--metrics-bind-address", "127.0.0.1:0", *LEADER)

@@ -91,7 +91,7 @@ class Bench:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def warm() -> AsyncIterator[ProcessRunner]:
-    """Give a warm runner, whose server starts with the environment that its runs have."""
+    """Yield a warm runner, whose server starts with the environment that its runs have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.delenv("ANSIBLE_INVENTORY", raising=False)
@@ -101,7 +101,7 @@ async def warm() -> AsyncIterator[ProcessRunner]:
 
 @pytest.fixture(params=["cold", "warm"])
 def runner(request: pytest.FixtureRequest, warm: ProcessRunner) -> ProcessRunner:
-    """Give a runner of each kind."""
+    """Return a runner of each kind."""
     reap_children()  # operators that tests have killed have left some to this process
     return warm if request.param == "warm" else ProcessRunner(ColdStarter())
 

@@ -51,7 +51,7 @@ class Audited:
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
-    """Give a cluster with a Foo; no operator works there."""
+    """Yield a cluster with a Foo; no operator works there."""
     directory = tmp_path_factory.mktemp("audited")
     (directory / "policy.yaml").write_text(POLICY)
     options = components._OPTIONS[components.API_SERVER]

@@ -156,7 +156,7 @@ async def test_role_receives_error_in_responses(world: World, things: Things) ->
 
 @pytest.fixture
 async def dead_node(world: World) -> AsyncIterator[str]:
-    """Give a node whose kubelet does not listen, of a release before WebSockets reached kubelets."""
+    """Yield a node whose kubelet does not listen, of a release before WebSockets reached kubelets."""
     name = f"dead-{world.namespace}"
     status = {"daemonEndpoints": {"kubeletEndpoint": {"Port": free_port()}}}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"unschedulable": True}}

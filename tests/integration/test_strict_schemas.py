@@ -93,7 +93,7 @@ class Kinds:
 
 @pytest.fixture
 async def kinds(world: World, thing_operator: Operator) -> AsyncIterator[Kinds]:
-    """Give kinds that are removed after the test."""
+    """Yield kinds that are removed after the test."""
     kinds = Kinds(world, thing_operator)
     yield kinds
     thing_operator.stop()

@@ -66,14 +66,14 @@ READING = """
 
 @pytest.fixture(scope="module")
 def of_api_server() -> Iterator[Collector]:
-    """Give what receives the API server's own spans, which it sends over gRPC only."""
+    """Yield what receives the API server's own spans, which it sends over gRPC only."""
     with grpc_collector() as collector:
         yield collector
 
 
 @pytest.fixture(scope="module")
 def traced_control_plane(of_api_server: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Give a control plane whose API server sends a span for each request with a sampled parent."""
+    """Yield a control plane whose API server sends a span for each request with a sampled parent."""
     file = tmp_path_factory.mktemp("tracing") / "tracing.yaml"
     address = of_api_server.url.removeprefix("http://")
     file.write_text(f"apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: {address}\n")
@@ -93,21 +93,21 @@ def traced_control_plane(of_api_server: Collector, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 async def traced_world(traced_control_plane: ControlPlane) -> AsyncIterator[World]:
-    """Give the namespace of the tests; their objects have different names."""
+    """Yield the namespace of the tests; their objects have different names."""
     async with await Client.connect(str(traced_control_plane.kubeconfig)) as client:
         yield World(client, "default")
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """Give what receives the operator's spans."""
+    """Yield what receives the operator's spans."""
     with http_collector() as collector:
         yield collector
 
 
 @pytest.fixture
 def operator(traced_control_plane: ControlPlane, collector: Collector, tmp_path: Path) -> Iterator[Operator]:
-    """Give an operator that sends traces, with an administrator's permissions: the API server trusts only these."""
+    """Yield an operator that sends traces, with an administrator's permissions: the API server trusts only these."""
     environment = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{TOKEN}",

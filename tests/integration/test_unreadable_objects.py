@@ -35,7 +35,7 @@ def _parser(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def odd(world: World) -> AsyncIterator[GVK]:
-    """Give a kind whose schema rejects nothing."""
+    """Yield a kind whose schema rejects nothing."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Odd")
     await define(world.client, gvk)
     yield gvk

@@ -69,7 +69,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Give an operator for this repository's watches.yaml, for which failures of a Foo are final soon."""
+    """Yield an operator for this repository's watches.yaml, for which failures of a Foo are final soon."""
     directory = tmp_path_factory.mktemp("four")
     copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
     watches = directory / "watches.yaml"
@@ -354,7 +354,7 @@ async def test_ready_has_the_reported_reason_and_message_across_restarts_and_fai
 
 @pytest.fixture
 def helm() -> str:
-    """Give the program; it is no part of this project, and kstatus alone is asked above."""
+    """Return the program; it is no part of this project, and kstatus alone is asked above."""
     found = shutil.which("helm")
     if found is None:
         pytest.skip("helm is not on PATH: what it waits for is not tried here")

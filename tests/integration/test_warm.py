@@ -114,7 +114,7 @@ PARENTS = """
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def starter(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ForkserverStarter]:
-    """Give a starter for the whole module; it replaces a stopped server, as in the operator."""
+    """Yield a starter for the whole module; it replaces a stopped server, as in the operator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         reap_children()  # operators that other tests have killed have left some to this process

@@ -27,7 +27,7 @@ ROLE = """
 
 @pytest.fixture
 def runner_only(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Give the environment of processes that find the package without its workbench."""
+    """Return the environment of processes that find the package without its workbench."""
     packages = tmp_path_factory.mktemp("packages")
     ignored = shutil.ignore_patterns("workbench", "__pycache__")
     shutil.copytree(PROJECT / "src/rolecall", packages / "rolecall", ignore=ignored)

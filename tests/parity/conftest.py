@@ -59,7 +59,7 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def other_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give another virtual environment of this Python, with a package that is only there."""
+    """Return another virtual environment of this Python, with a package that is only there."""
     path = tmp_path_factory.mktemp("environment") / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(path)], check=True)
     packages = next(path.glob("lib/python*/site-packages"))
@@ -69,7 +69,7 @@ def other_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give this process, which stands for the operator, the same environment for all runs."""
+    """Yield this process, which stands for the operator, the same environment for all runs."""
     collections = tmp_path_factory.mktemp("collections")
     shutil.copytree(COLLECTIONS, collections, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -82,14 +82,14 @@ def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def runners(operator_environment: None) -> AsyncIterator[tuple[Runner, Runner]]:  # noqa: ARG001 - the order
-    """Give a cold runner and a warm one."""
+    """Yield a cold runner and a warm one."""
     async with start_warm(CONTENT) as warm:
         yield ProcessRunner(ColdStarter()), warm
 
 
 @pytest.fixture
 def pair(runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path) -> Pair:
-    """Give two stages that differ in their runner and in nothing else."""
+    """Return two stages that differ in their runner and in nothing else."""
     places = {"other_environment": str(other_environment)}
     cold, warm = runners
     return Pair(
@@ -99,13 +99,13 @@ def pair(runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path
 
 @asynccontextmanager
 async def start_cold(_content: Path) -> AsyncIterator[Runner]:
-    """Give a runner that starts plays cold."""
+    """Yield a runner that starts plays cold."""
     yield ProcessRunner(ColdStarter())
 
 
 @asynccontextmanager
 async def start_warm(content: Path) -> AsyncIterator[Runner]:
-    """Give a runner whose server starts now, in this process's environment, and prepares itself for this content.
+    """Yield a runner whose server starts now, in this process's environment, and prepares itself for this content.
 
     The server must last until the end and use every patch: runs that are cold or not patched compare nothing.
     """

@@ -36,7 +36,7 @@ StartRunner = Callable[[Path], AbstractAsyncContextManager[Runner]]
 
 @asynccontextmanager
 async def no_access(_ident: str) -> AsyncIterator[RunEnvironment]:
-    """Give a run no way to any API server."""
+    """Yield a run no way to any API server."""
     yield RunEnvironment()
 
 
@@ -80,7 +80,7 @@ class Stage:
 
     @asynccontextmanager
     async def _runner(self, case: Case) -> AsyncIterator[Runner]:
-        """Give the shared runner, or one that starts now for an operator with an environment of its own."""
+        """Yield the shared runner, or one that starts now for an operator with an environment of its own."""
         if not case.environment:
             yield self.runner
             return
@@ -141,7 +141,7 @@ class Stage:
 
     @contextmanager
     def _environment(self, case: Case) -> Iterator[None]:
-        """Give this process, which stands for the operator, the environment of a case."""
+        """Yield this process, which stands for the operator, the environment of a case."""
         changed = self._filled(case.environment)
         before = {name: os.environ.get(name) for name in changed}
         os.environ.update(changed)

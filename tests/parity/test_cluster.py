@@ -42,7 +42,7 @@ CASE = Case(
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
-    """Give an administrator's client of a control plane that knows the kind Thing."""
+    """Yield an administrator's client of a control plane that knows the kind Thing."""
     Applier(control_plane.kubeconfig).apply([DEFINITION])
     async with await Client.connect(str(control_plane.kubeconfig)) as client:
         yield client
@@ -50,7 +50,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def primary_in(client: Client, directory: Path) -> AsyncIterator[tuple[World, Grants]]:
-    """Give a namespace with a primary in it, and grants for runs in the primary's name."""
+    """Yield a namespace with a primary in it, and grants for runs in the primary's name."""
     name = f"parity-{uuid.uuid4().hex[:8]}"
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     thing = {"apiVersion": "test.rolecall.dev/v1", "kind": "Thing", "metadata": {"name": "primary", "namespace": name}}

@@ -51,7 +51,7 @@ JUDGE_EVERY = 3
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[Project]:
-    """Give the project with the roles."""
+    """Yield the project with the roles."""
     with project_of(SHARED, tmp_path_factory.mktemp("chance"), clusters) as found:
         yield found
 

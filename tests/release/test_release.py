@@ -87,7 +87,7 @@ class Release:
 
 @pytest.fixture(scope="module")
 def uv() -> str:
-    """Give the program that the Makefile uses."""
+    """Return the program that the Makefile uses."""
     found = shutil.which("uv") or str(PROJECT / ".venv-uv" / "bin" / "uv")
     assert Path(found).exists(), "run this by 'make test-release'"
     return found

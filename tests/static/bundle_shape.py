@@ -9,13 +9,13 @@ Document = dict[str, Any]
 
 
 def shaped(required: dict[str, Any], **optional: Any) -> Document:
-    """Give the schema of an object with these fields and no others; "_" in an optional name stands for "-"."""
+    """Return the schema of an object with these fields and no others; "_" in an optional name stands for "-"."""
     fields = required | {name.replace("_", "-"): shape for name, shape in optional.items()}
     return {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
 
 
 def many(items: Document, least: int = 0) -> Document:
-    """Give the schema of a list."""
+    """Return the schema of a list."""
     return {"type": "array", "items": items, "minItems": least}
 
 

@@ -15,42 +15,42 @@ Document = dict[str, Any]
 
 @cache
 def documents(pattern: str) -> tuple[Document, ...]:
-    """Give all YAML documents of the files that match, kustomizations left out."""
+    """Return all YAML documents of the files that match, kustomizations left out."""
     paths = (path for path in sorted(ROOT.glob(pattern)) if path.name != "kustomization.yaml")
     return tuple(document for path in paths for document in yaml.safe_load_all(path.read_text()) if document)
 
 
 def role_file(role: str, name: str) -> Any:
-    """Give the content of a YAML file of a role, or nothing when there is no such file."""
+    """Return the content of a YAML file of a role, or nothing when there is no such file."""
     path = ROOT / "roles" / role / name
     return yaml.safe_load(path.read_text()) if path.exists() else {}
 
 
 def watches() -> list[Document]:
-    """Give the entries of watches.yaml."""
+    """Return the entries of watches.yaml."""
     entries: list[Document] = yaml.safe_load((ROOT / "watches.yaml").read_text())
     return entries
 
 
 def crds() -> dict[str, Document]:
-    """Give the CRDs by their kind."""
+    """Return the CRDs by their kind."""
     return {crd["spec"]["names"]["kind"]: crd for crd in documents("deploy/crds/*.yaml")}
 
 
 def schema(kind: str) -> Document:
-    """Give the schema of the one version of a kind."""
+    """Return the schema of the one version of a kind."""
     (version,) = crds()[kind]["spec"]["versions"]
     found: Document = version["schema"]["openAPIV3Schema"]
     return found
 
 
 def plural(kind: str) -> str:
-    """Give the name of a kind in RBAC rules."""
+    """Return the name of a kind in RBAC rules."""
     return str(BUILT_IN.get(kind) or crds()[kind]["spec"]["names"]["plural"])
 
 
 def tasks(*, of: str | None = None) -> list[Document]:
-    """Give every task of a role, or of all roles and playbooks, those in blocks too."""
+    """Return every task of a role, or of all roles and playbooks, those in blocks too."""
     patterns = [f"roles/{of or '*'}/tasks/*.yml"] + ([] if of else ["playbooks/tasks/*.yml"])
     found = [task for pattern in patterns for path in sorted(ROOT.glob(pattern)) for task in _list(path)]
     if of is None:
@@ -61,7 +61,7 @@ def tasks(*, of: str | None = None) -> list[Document]:
 
 
 def action(task: Document) -> str:
-    """Give the name of the module that a task runs."""
+    """Return the name of the module that a task runs."""
     keywords = {"name", "when", "register", "failed_when", "vars", "loop", "loop_control", "block", "rescue", "always"}
     (name,) = set(task) - keywords
     return name

@@ -22,7 +22,7 @@ STRATEGY: dict[str, Any] = SPEC["install"]["spec"]
 
 
 def of_kind(kind: str) -> dict[str, Any]:
-    """Give the one object of a kind that the plain deployment has."""
+    """Return the one object of a kind that the plain deployment has."""
     found = [each for directory in ("operator", "rbac") for each in documents(f"deploy/{directory}/*.yaml")]
     (one,) = [each for each in found if each["kind"] == kind]
     return one

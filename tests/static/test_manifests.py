@@ -108,7 +108,7 @@ def test_the_paths_of_the_demo_lead_to_fields(goal: dict[str, Any]) -> None:
 
 
 def full(kind: str) -> dict[str, Any]:
-    """Give an object of the kind with every field of its schema."""
+    """Return an object of the kind with every field of its schema."""
     if kind in BUILT_IN:
         labels = {"labels": {"pod-count": "1"}}
         return {"metadata": labels, "spec": {"replicas": 1}, "status": {"replicas": 1}}

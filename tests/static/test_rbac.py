@@ -49,7 +49,7 @@ def by_runner(entry: dict[str, Any]) -> Iterator[tuple[tuple[str, str], set[str]
 
 
 def by_task(task: dict[str, Any], role: str) -> Iterator[tuple[tuple[str, str], set[str], set[str]]]:
-    """Give the resources of a task with the verbs that it needs and those that it may need besides."""
+    """Yield the resources of a task with the verbs that it needs and those that it may need besides."""
     arguments = task[action(task)]
     match action(task):
         case "kubernetes.core.k8s_info":

@@ -27,11 +27,11 @@ class ManualClock:
         self._scheduled: list[tuple[float, int, ManualHandle]] = []
 
     def now(self) -> float:
-        """Give the wall clock's time in seconds since the epoch."""
+        """Return the wall clock's time in seconds since the epoch."""
         return self._epoch + self._time
 
     def monotonic(self) -> float:
-        """Give the seconds since the clock was made."""
+        """Return the seconds since the clock was made."""
         return self._time
 
     def call_at(self, when_monotonic: float, callback: Callable[[], None]) -> ManualHandle:

@@ -25,7 +25,7 @@ def write(directory: Path, files: dict[str, str]) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Give a project without a manager and without definitions."""
+    """Return a project without a manager and without definitions."""
     watch = {"group": "shop.example.com", "version": "v1", "kind": "Shop", "role": "shop"}
     write(tmp_path, {"watches.yaml": yaml.safe_dump([watch]), "sample.yaml": yaml.safe_dump(SAMPLE)})
     return tmp_path

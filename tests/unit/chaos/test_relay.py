@@ -36,7 +36,7 @@ async def _answer(request: web.Request) -> web.StreamResponse:
 
 @pytest.fixture
 async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
-    """Give a relay to a small API server."""
+    """Yield a relay to a small API server."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", _answer)
     runner = web.AppRunner(application)
@@ -58,7 +58,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
 
 @pytest.fixture
 async def client(relay: Relay, tmp_path: Path) -> AsyncIterator[Client]:
-    """Give a client that the relay connects."""
+    """Yield a client that the relay connects."""
     assert not relay.rejection_status
     async with await Client.connect(str(tmp_path / "kubeconfig")) as client:
         yield client

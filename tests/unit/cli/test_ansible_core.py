@@ -16,7 +16,7 @@ COMMANDS = (["run"], ["plan", "--all"], ["replay", "record.json"], ["validate"])
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str | None], None]:
-    """Give a function that makes a version of ansible-core the installed one, or none."""
+    """Return a function that makes a version of ansible-core the installed one, or none."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
     original = importlib.metadata.version

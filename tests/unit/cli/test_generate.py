@@ -120,7 +120,7 @@ def write(path: str, text: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a project with one kind as the working directory."""
+    """Return a project with one kind as the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)  # it is for the life of a process
     write("watches.yaml", WATCHES)

@@ -20,7 +20,7 @@ Planned = Callable[..., list[PlanRequest]]
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a project as the working directory; leave neither variables nor a logging set-up behind."""
+    """Return a project as the working directory; leave neither variables nor a logging set-up behind."""
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING", "WATCH_NAMESPACE"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)

@@ -13,7 +13,7 @@ WATCHES = "- {version: v1, group: other.example.com, kind: Other, role: other}\n
 
 @pytest.fixture
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a record of a Demo, in the directory of a project that does not have this kind."""
+    """Return a record of a Demo, in the directory of a project that does not have this kind."""
     monkeypatch.chdir(tmp_path)
     for name in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING"):
         monkeypatch.setenv(name, "")  # the command sets them, and they go with the test

@@ -11,7 +11,7 @@ WATCHES = "- {group: test.example.com, version: v1, kind: Thing, role: thing}\n"
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a project in which nothing is wrong, as the working directory."""
+    """Return a project in which nothing is wrong, as the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)  # it is for the life of a process
     (tmp_path / "roles/thing/tasks").mkdir(parents=True)

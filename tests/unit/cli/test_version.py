@@ -20,7 +20,7 @@ def git(directory: Path, *words: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Give a repository that could be this project's, with one commit."""
+    """Return a repository that could be this project's, with one commit."""
     (tmp_path / "pyproject.toml").touch()
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")

@@ -8,7 +8,7 @@ ROLES = Path(__file__).parents[3] / "roles"
 
 
 def load_filters(role: str) -> ModuleType:
-    """Give the module with the filters of a role."""
+    """Return the module with the filters of a role."""
     path = ROLES / role / "filter_plugins" / f"{role}.py"
     spec = importlib.util.spec_from_file_location(f"filters_of_{role}", path)
     assert spec is not None

@@ -197,7 +197,7 @@ def sing(kills: frozenset[int], removals: dict[int, int], **spec: Any) -> tuple[
 
 
 def status_of(reported: dict[str, Any]) -> dict[str, Any]:
-    """Give the status that watches.yaml makes of what a run reports."""
+    """Return the status that watches.yaml makes of what a run reports."""
     return {
         "numZundokosSaid": reported["num_zundokos_said"],
         "lastSaidAtMillis": reported["last_said_at_millis"],

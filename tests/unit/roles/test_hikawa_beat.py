@@ -11,7 +11,7 @@ from tests.unit.roles.test_hikawa import INTERVAL, NOW, filters, hikawa, plan, s
 
 
 def paced(late_by: int, lead: int | None, saying: int = 0, said: int = 0) -> dict[str, Any]:
-    """Give a Hikawa at whose next word a run that looks at the clock at NOW is late by so much."""
+    """Return a Hikawa at whose next word a run that looks at the clock at NOW is late by so much."""
     timing = {"sayingMillis": saying} | ({} if lead is None else {"leadMillis": lead})
     obj = hikawa(NOW - INTERVAL - late_by + filters._allowance(timing, said, INTERVAL), numZundokos=9)
     obj["status"] |= {"timing": timing, "numZundokosSaid": said}
@@ -19,7 +19,7 @@ def paced(late_by: int, lead: int | None, saying: int = 0, said: int = 0) -> dic
 
 
 def report(obj: dict[str, Any], took: int = 9) -> dict[str, Any]:
-    """Give what a run that looks at the clock at NOW, when there is one word, reports so many milliseconds later."""
+    """Return what a run that looks at the clock at NOW, when there is one word, reports so many milliseconds later."""
     result: dict[str, Any] = filters.report(plan([zundoko(1, 0)], obj), obj, NOW + took)
     return result
 

@@ -15,7 +15,7 @@ def version(number: int | str, uid: str = "u") -> RawObject:
 
 @pytest.fixture
 def triggers() -> SelfTriggers:
-    """Give the self-triggers of a kind whose object ``one`` was run from version 10 and wrote version 15."""
+    """Return the self-triggers of a kind whose object ``one`` was run from version 10 and wrote version 15."""
     triggers = SelfTriggers(THING, OwnWrites())
     triggers.run_started(ONE, version(10))
     triggers.own_writes.record_write((THING, ONE), version(15))

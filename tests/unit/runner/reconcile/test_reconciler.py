@@ -73,7 +73,7 @@ async def rig(world: World, tmp_path: Path) -> Rig:
 
 @pytest.fixture
 async def finalized(world: World, tmp_path: Path) -> Rig:
-    """Give a rig with a finalizer, and an object that carries it and is being deleted."""
+    """Return a rig with a finalizer, and an object that carries it and is being deleted."""
     await world.create(MANIFEST.replace("name: one", f"name: one, finalizers: [{FINALIZER}]"))
     await world.delete(THING, "one")
     return make_rig(world, tmp_path, finalizer=finalizer())

@@ -27,7 +27,7 @@ ONE = ObjectKey("default", "one")
 
 @pytest.fixture
 async def one(world: World) -> RawObject:
-    """Give an object that is there."""
+    """Return an object that is there."""
     [made] = await world.create(MANIFEST)
     return made
 

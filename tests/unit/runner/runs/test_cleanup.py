@@ -113,7 +113,7 @@ def workspace(root: Path, key: ObjectKey, gvk: GVK = THING) -> Path:
 
 @pytest.fixture
 def informer(cluster: FakeCluster) -> Informer:
-    """Give a synced informer without objects."""
+    """Return a synced informer without objects."""
     informer = Informer(cluster, THING)
     informer.on_list_complete(None, set(), "")
     return informer

@@ -21,7 +21,7 @@ from tests.support.things import THING
 
 @pytest.fixture
 def role(tmp_path: Path) -> Path:
-    """Give the directory of a role."""
+    """Return the directory of a role."""
     (tmp_path / "roles" / "thing" / "tasks").mkdir(parents=True)
     (tmp_path / "roles" / "thing" / "files").mkdir()
     return tmp_path / "roles" / "thing"

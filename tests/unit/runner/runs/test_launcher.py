@@ -381,7 +381,7 @@ def file_calls(hook: FileCalls, tmp_path: Path) -> Iterator[FileCalls]:
 
 @pytest.fixture
 def disk_launcher(launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
-    """Give a launcher of a playbook with an inventory, whose runs end immediately."""
+    """Return a launcher of a playbook with an inventory, whose runs end immediately."""
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory" / "hosts").write_text("localhost\n")
     monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "inventory"))

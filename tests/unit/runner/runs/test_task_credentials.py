@@ -26,7 +26,7 @@ def task(ident: str, *, no_log: object = False) -> SimpleNamespace:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
-    """Give the environment of a run, and a function that loads the plugin as Ansible does."""
+    """Return the environment of a run, and a function that loads the plugin as Ansible does."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(CREDENTIALS.kubeconfig())
     for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG"):

@@ -32,7 +32,7 @@ class Time:
     seconds = 0.0
 
     def __call__(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self.seconds
 
 

@@ -21,7 +21,7 @@ GROWTH_LIMIT_BYTES = 1024
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[_Server, socket.socket]]:
-    """Give a server whose children only wait for a signal, and the operator's end of its socket."""
+    """Yield a server whose children only wait for a signal, and the operator's end of its socket."""
 
     def wait_for_a_signal(*_: object) -> None:
         signal.pause()

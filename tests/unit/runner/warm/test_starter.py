@@ -34,7 +34,7 @@ def spec(tmp_path: Path) -> RunSpec:
 
 @pytest.fixture
 def interpreter(tmp_path: Path) -> str:
-    """Give an interpreter that only prints its arguments."""
+    """Return an interpreter that only prints its arguments."""
     path = tmp_path / "python"
     path.write_text('#!/bin/sh\necho "$@"\n')
     path.chmod(0o755)

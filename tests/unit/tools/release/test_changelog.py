@@ -12,7 +12,7 @@ DAY = date(2026, 12, 1)
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Give a directory with fragments of several types and issues."""
+    """Return a directory with fragments of several types and issues."""
     fragments = {
         "README.md": "not a fragment\n",
         "12.late.fixed.md": "Late.\n",

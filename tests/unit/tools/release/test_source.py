@@ -19,7 +19,7 @@ FILES = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give a repository with one commit."""
+    """Return a repository with one commit."""
     root = tmp_path / "root"
     for name, text in FILES.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

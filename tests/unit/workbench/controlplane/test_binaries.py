@@ -17,7 +17,7 @@ Fetch = Callable[[Sequence[Program], Path, binaries.Report], None]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give an empty cache and a machine that offers no programs."""
+    """Return an empty cache and a machine that offers no programs."""
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.setenv("PATH", str(empty))
@@ -320,7 +320,7 @@ def _install(path: Path, version: str, ending: str, listing: str = "exit 0") -> 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """Give the directory to build into."""
+    """Return the directory to build into."""
     directory = tmp_path / "target"
     directory.mkdir()
     return directory

@@ -13,7 +13,7 @@ from rolecall.workbench.controlplane.certificates import CertificateAuthority, c
 
 @pytest.fixture(scope="module")
 def authority() -> CertificateAuthority:
-    """Give an authority."""
+    """Return an authority."""
     return CertificateAuthority.create("one")
 
 

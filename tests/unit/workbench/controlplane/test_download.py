@@ -75,7 +75,7 @@ def _sha256(file: Path) -> str:
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """Give a directory that holds a release of every program and its checksums, in the forms of the real ones."""
+    """Return a directory that holds a release of every program and its checksums, in the forms of the real ones."""
     root = tmp_path / "release"
     for name, asset in ASSETS.items():
         file, published = root / asset.location, root / asset.checksum_location
@@ -119,7 +119,7 @@ def server(release: Path) -> Iterator[_Server]:
 
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CertificateAuthority:
-    """Give an authority that this process trusts."""
+    """Return an authority that this process trusts."""
     authority = CertificateAuthority.create("mirror")
     file = tmp_path / "authority.pem"
     file.write_bytes(authority.own.certificate)
@@ -149,7 +149,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """Give the directory to download to."""
+    """Return the directory to download to."""
     directory = tmp_path / "target"
     directory.mkdir()
     return directory

@@ -71,7 +71,7 @@ subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
 
 @pytest.fixture
 def sdk(tmp_path: Path) -> Path:
-    """Give the file with the manager's role in the layout of the Operator SDK."""
+    """Return the file with the manager's role in the layout of the Operator SDK."""
     directory = tmp_path / "config" / "rbac"
     directory.mkdir(parents=True)
     for name, text in (("role_binding", BINDING), ("demo_editor_role", EDITOR), ("leader_election_role", ELECTION)):

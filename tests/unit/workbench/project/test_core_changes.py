@@ -95,7 +95,7 @@ FINE = [
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, bool | str]:
-    """Give the result or the error of each condition in ansible-core."""
+    """Return the result or the error of each condition in ansible-core."""
     asked = json.dumps([VARIABLES, [*BROKEN, *FINE]])
     environment = {name: value for name, value in os.environ.items() if name != "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"}
     command = [sys.executable, "-c", EVALUATE]

@@ -29,7 +29,7 @@ def read(directory: Path, text: str = SCRIPT) -> DemoFile:
 
 @pytest.fixture
 def goal(tmp_path: Path) -> Goal:
-    """Give the goal of the script above."""
+    """Return the goal of the script above."""
     [goal] = read(tmp_path).goals
     return goal
 
@@ -132,7 +132,7 @@ def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def operator(tmp_path: Path) -> OperatorProcess:
-    """Give an operator that was not started, with an empty log."""
+    """Return an operator that was not started, with an empty log."""
     (tmp_path / "operator.log").touch()
     return OperatorProcess(tmp_path, tmp_path / "kubeconfig", tmp_path / "operator.log")
 

@@ -14,7 +14,7 @@ DEBUG = "- ansible.builtin.debug: {msg: x}\n"
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a project in which nothing is wrong, as the working directory."""
+    """Return a project in which nothing is wrong, as the working directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "watches.yaml").write_text(ENTRY)
     (tmp_path / "crds").mkdir()
@@ -456,7 +456,7 @@ def test_the_status_schema_is_compared_with_the_line_of_the_crd(project: Path) -
 
 @pytest.fixture
 def crds_project(tmp_path: Path) -> Path:
-    """Give a project whose role takes what the spec of its kind has."""
+    """Return a project whose role takes what the spec of its kind has."""
     write(tmp_path, meta__argument_specs=ARGUMENTS)
     return tmp_path
 

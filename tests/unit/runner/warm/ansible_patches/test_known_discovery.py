@@ -86,7 +86,7 @@ def unpatched() -> Iterator[None]:
 
 @pytest.fixture
 def known() -> Iterator[RunDiscovery]:
-    """Give the discovery of ``SERVED``; the versions of ``unknown.example.com`` could not be requested."""
+    """Yield the discovery of ``SERVED``; the versions of ``unknown.example.com`` could not be requested."""
     descriptor = os.memfd_create("changed")
     image = DiscoveryImage.decode(encode({**SERVED, UNKNOWN: {"v1": None}}, {"gitVersion": "v1.37.1"}))
     yield RunDiscovery(image, descriptor)

@@ -29,7 +29,7 @@ TASKS = """\
 
 @pytest.fixture
 def role(tmp_path: Path) -> Path:
-    """Give a role of one task."""
+    """Return a role of one task."""
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "main.yml").write_text(TASKS)
     return tmp_path

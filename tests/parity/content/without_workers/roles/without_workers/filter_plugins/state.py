@@ -31,5 +31,5 @@ class FilterModule:
     """What Ansible asks for."""
 
     def filters(self) -> dict[str, Callable[..., object]]:
-        """Give the filters."""
+        """Return the filters."""
         return {"count_calls": count, "say": say, "leave": leave}
