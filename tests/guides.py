@@ -122,7 +122,7 @@ BY_HAND = {
 
 
 def guide(page: str) -> Guide:
-    """Return what is known of a page. Raises KeyError."""
+    """Return the entry of a page. Raises KeyError."""
     return {each.page: each for each in GUIDES}[page]
 
 

@@ -44,7 +44,7 @@ class Done:
 
 
 def done(step: Step, code: int, printed: str) -> Done:
-    """Return what came of a step that ended with this code and printed this text."""
+    """Return the outcome of a step with this exit code and output."""
     return Done(step, code, tuple(masked(line) for line in printed.splitlines()))
 
 

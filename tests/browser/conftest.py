@@ -47,7 +47,7 @@ def page_operator(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    """Yield a browser; each test makes windows of its own in it."""
+    """Yield a browser; each test opens its own windows in it."""
     path = os.environ.get("BROWSER")
     if not path:
         pytest.fail("BROWSER is not set to a Chromium: run these tests with 'make browser'")
@@ -96,7 +96,7 @@ async def site(page_operator: Operator, world: World) -> Site:
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Return the directory for pictures of the pages; it is not committed."""
+    """Return the directory for screenshots of the pages; it isn't committed."""
     directory = Path(__file__).parents[2] / ".pictures"
     directory.mkdir(exist_ok=True)
     return directory

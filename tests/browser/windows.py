@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page
 
 @asynccontextmanager
 async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
-    """Yield a window, and check in the end that nothing was rejected or has failed in it."""
+    """Yield a window, and check at the end that nothing was rejected or failed in it."""
     context = await browser.new_context(**options)
     page = await context.new_page()
     trouble: list[str] = []

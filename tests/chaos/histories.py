@@ -194,7 +194,7 @@ class History:
 
 
 def _wrong_status(obj: RawObject, size: int) -> list[str]:
-    """Return what an object's status reports differently from a successful run with this size."""
+    """Return the differences of an object's status from that of a successful run with this size."""
     status = obj.get("status") or {}
     found = [] if status.get("size") == size else [f"status.size is {status.get('size')}, expected {size}"]
     found += [] if is_true(obj, "Successful") else [f"Successful is {condition(obj, 'Successful')}"]

@@ -50,7 +50,7 @@ TARGETS: Mapping[str, Callable[[web.Request], bool]] = {
     "discovery": lambda request: bool(_DISCOVERY.fullmatch(request.path)),
     "all requests": lambda request: not _is_watch(request),
 }
-"""Which requests a fault affects, except watches."""
+"""Requests that a fault affects, except watches."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class ResponseFaults:
         self.relay.choose = self._choose
 
     def draw(self, chance: random.Random) -> str:
-        """Put a random fault into effect and return its name."""
+        """Inject a random fault and return its name."""
         if chance.random() < 0.3:
             what, respond = chance.choice(list(_watch_faults(self.relay, chance).items()))
             return self._add(ResponseFault(f"watches: {what}", _is_watch, respond, chance.randint(1, 2)), ends=True)

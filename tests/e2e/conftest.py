@@ -63,7 +63,7 @@ def operator_image(cluster: Cluster, image_page: Reader) -> str:
 
 @pytest.fixture(scope="session")
 def runner_image(operator_image: str, image_page: Reader) -> str:
-    """Return the image that operators of others are built on; it is made after the operator's, as the page has it."""
+    """Return the base image for other operators; as on the page, it is built after the operator's."""
     assert operator_image
     image_page.do(f"make image IMG={RUNNER} TARGET=runner")
     return RUNNER

@@ -1,4 +1,4 @@
-"""Where the tests work: a real cluster, which the environment names, and how images get into it."""
+"""The cluster of the tests: a real one, which the environment names, and the command that loads images."""
 
 import shlex
 from collections.abc import Mapping

@@ -27,5 +27,5 @@ def in_operator(cluster: Cluster, *command: str) -> str:
 
 
 def fetch(cluster: Cluster, url: str, *token: str) -> str:
-    """Return what a URL has, as seen from the pod that leads; ``HTTP`` and the code of an error."""
+    """Return the response of a URL in the leader's pod, or ``HTTP`` and the code of an error."""
     return in_operator(cluster, "python3", "-c", FETCH, url, *token)

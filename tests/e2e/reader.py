@@ -20,7 +20,7 @@ class Reader:
     all_done: list[Done] = field(default_factory=list)
 
     def do(self, command: str) -> None:
-        """Do a command of the page at the top of the repository; it has to end and print as the page says."""
+        """Run a command of the page in the root of the repository; exit code and output must match the page."""
         (step,) = [each for each in self.guide.steps if each.command == command]
         self._write_kubectl()
         path = os.pathsep.join([str(self.programs), os.environ["PATH"]])

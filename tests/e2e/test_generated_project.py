@@ -34,11 +34,11 @@ class Project:
         return self.cluster.get(f"{of}/{name}", "-n", f"{kind}-sample")
 
     def written(self) -> dict[str, str]:
-        """Return what the ConfigMaps of the samples say, by kind."""
+        """Return the contents of the samples' ConfigMaps, by kind."""
         return {kind: self.sample(kind, "configmap").get("data", {}).get("message") for kind in KINDS}
 
     def reported(self) -> dict[str, str]:
-        """Return what the samples that were reconciled say in their status, by kind."""
+        """Return the statuses of the reconciled samples, by kind."""
         found = {kind: self.sample(kind, kind) for kind in KINDS}
         return {kind: obj["status"].get("message") for kind, obj in found.items() if is_true(obj, "Successful")}
 

@@ -153,7 +153,7 @@ def flat(given: list[Document]) -> set[tuple[str, ...]]:
 
 
 def written(kind: str) -> set[tuple[str, ...]]:
-    """Return what the roles of a kind grant that ``make deploy DEPLOY=deploy/podcount`` has applied."""
+    """Return the permissions in the roles of a kind that ``make deploy DEPLOY=deploy/podcount`` has applied."""
     files = [*(PROJECT / "deploy/rbac").glob("*.yaml"), PROJECT / "deploy/podcount/rbac.yaml"]
     found = [each for path in files for each in yaml.safe_load_all(path.read_text()) if each.get("kind") == kind]
     return set().union(*(flat(each["rules"]) for each in found))

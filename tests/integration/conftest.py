@@ -72,7 +72,7 @@ async def world(defined: ControlPlane) -> AsyncIterator[World]:
 
 @pytest.fixture(scope="session")
 def judge() -> Judge:
-    """Return kstatus, which says whether an object is finished; it is built the first time."""
+    """Return kstatus, which reports whether an object is finished; the first call builds it."""
     return Judge.built()
 
 

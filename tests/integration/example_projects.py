@@ -73,7 +73,7 @@ class Project:
 
     @property
     def path(self) -> Path:
-        """Where its files lie."""
+        """The directory of its files."""
         return PROJECTS / self.name
 
     def sample(self, name: str) -> str:
@@ -82,7 +82,7 @@ class Project:
 
     @property
     def definitions(self) -> Path:
-        """Where its CRDs lie."""
+        """The directory of its CRDs."""
         return self.path / "config" / "crd" / "bases"
 
     def operator(self, control_plane: ControlPlane, home: Path, namespaces: str) -> Operator:

@@ -37,7 +37,7 @@ class Operator:
 
     @property
     def log_file(self) -> Path:
-        """Where its log goes."""
+        """The file of its log."""
         return self.directory / "operator.log"
 
     def start(self) -> None:

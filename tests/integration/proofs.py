@@ -24,7 +24,7 @@ from tests.integration.sandboxes import Clusters
 from tests.support.world import TIMEOUT_SECONDS, eventually
 
 FIRST_RUN_SECONDS = 90.0
-"""How long an operator may be at rest before an object has had its first run."""
+"""The time for which an operator can be idle before the first run of an object."""
 REST_SECONDS = 8.0
 """Longer than controllers take to trigger an operator by their work for a run."""
 MOST_SECONDS = 1800.0
@@ -78,7 +78,7 @@ class Proof:
 
     @property
     def differences(self) -> list[str]:
-        """How the real writes differ from those that were planned, as text. More of them at the end do not count."""
+        """The differences between real and planned writes, as text. Additional writes at the end don't count."""
         compared = self._compared()
         found = [
             f"{each.change}: {each.method} {each.target} by {each.task.name!r}: {each.before}, planned: {each.after}"
@@ -88,7 +88,7 @@ class Proof:
 
     @property
     def surplus(self) -> int:
-        """How many writes there were after all that was planned."""
+        """The number of writes after all planned ones."""
         return self._compared().not_reached
 
     def of_common_runs(self) -> "Proof":

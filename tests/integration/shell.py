@@ -46,7 +46,7 @@ def clone(directory: Path) -> Path:
 
 
 def do(wanted: Sequence[Step], directory: Path, state: Path, before: Mapping[str, str] | None = None) -> list[Done]:
-    """Do the steps in one shell in the directory; ``before`` has hidden commands before a command, such as ``cd``."""
+    """Run the steps in one shell in the directory; ``before`` has hidden commands before a command, such as ``cd``."""
     unseen = before or {}
     script = "".join(f'{unseen.get(step.command, ":")}\n{step.command}\necho "{MARK}$?"\n' for step in wanted)
     printed = _run(script, directory, state)

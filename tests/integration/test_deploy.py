@@ -43,7 +43,7 @@ def run(empty: ControlPlane) -> Run:
 
 
 def ours(run: Run) -> set[str]:
-    """Return what there is of ours in the cluster."""
+    """Return our objects in the cluster."""
     found = run("kubectl", "get", ",".join(CREATED), "-o", "name").split()
     return {name for name in found if "rolecall" in name or "customresourcedefinition" in name}
 

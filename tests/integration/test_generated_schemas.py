@@ -180,7 +180,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def errors(argument_spec: Json, variables: Json) -> list[str]:
-    """Return what Ansible finds wrong with variables."""
+    """Return Ansible's errors about variables."""
     # The validator changes the defaults in the specs.
     validator = ArgumentSpecValidator(copy.deepcopy(argument_spec))
     found = validator.validate(copy.deepcopy(variables), validate_role_argument_spec=True)
@@ -330,7 +330,7 @@ def is_part(value: Any, whole: Any) -> bool:
 
 
 def rejections(entry: Json, obj: Json) -> list[str]:
-    """Return what Ansible finds wrong with the variables of a run, also by the rules of the entry point."""
+    """Return Ansible's errors about the variables of a run, including those of the entry point's rules."""
     found = extra_vars(ExtraVarsRequest(obj, GVK.of_object(obj)))
     variables = {name: value for name, value in found.items() if name in entry["options"]}
     as_option = {"spec": {**entry, "type": "dict", "required": True}}

@@ -62,7 +62,7 @@ class Moment:
         return replace(self, seconds=self.seconds + seconds)
 
     def object(self) -> RawObject:
-        """Return what the API server would send."""
+        """Return the response of the API server."""
         deletion = {"deletionTimestamp": "2026-01-01T12:00:00Z"} if self.is_deleted else {}
         metadata = {"name": "one", "generation": self.generation, **deletion}
         return {"apiVersion": "test.rolecall.dev/v1", "kind": "Thing", "metadata": metadata, "status": self.status}

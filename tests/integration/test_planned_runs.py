@@ -63,7 +63,7 @@ class Planned:
 
     @property
     def ended(self) -> str:
-        """How far the plan is complete; an empty string if it is complete."""
+        """The reason why the plan is incomplete; an empty string if it is complete."""
         return self.outcome.ended.message if self.outcome.ended else ""
 
     @property
@@ -106,7 +106,7 @@ class Planner:
         return Planned(summary, notes)
 
     def outside_names(self) -> list[str]:
-        """Return what lies in the directory of the machine."""
+        """Return the contents of the directory on the machine."""
         return sorted(path.name for path in self.outside.iterdir())
 
 

@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def changed(self) -> int:
-        """How many tasks changed something, by the recap."""
+        """The number of changed tasks, according to the recap."""
         found = re.search(r"changed=(\d+)", self.text)
         assert found is not None, self.text
         return int(found[1])
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Laptop:
-    """Where somebody types ansible-playbook at the top of the repository."""
+    """A machine on which a user runs ansible-playbook in the root of the repository."""
 
     kubeconfig: Path
     namespace: str

@@ -217,7 +217,7 @@ async def wait_for_success(here: World, kind_name: str) -> RawObject:
 
 
 async def kept(here: World) -> dict[str, str]:
-    """Return what a play has put into the ConfigMap of its object's name."""
+    """Return the data that a play has written to the ConfigMap with its object's name."""
     data: dict[str, str] = (await here.wait_for(CONFIG_MAP, "one", lambda obj: "data" in obj, 60))["data"]
     return data
 

@@ -28,14 +28,14 @@ class Asking:
         self.path = f"/api/v1/namespaces/{run.world.namespace}/configmaps"
 
     async def proxy(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-        """Ask through the proxy; a body that is not bytes is sent as JSON."""
+        """Send a request through the proxy; a body other than bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
         async with self._session.request(method, target, data=data, headers=given) as answer:
             return answer.status, await answer.read()
 
     async def api_server(self, method: str, target: str, body: bytes | None = None, **headers: str) -> bytes:
-        """Ask the API server itself."""
+        """Send a request to the API server itself."""
         given = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
         async with await send(self.run.world.client, method, target, given, data=body) as answer:
             return await answer.read()

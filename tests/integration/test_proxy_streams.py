@@ -54,7 +54,7 @@ async def kubelet(shared_kubelet: Kubelet, run: Run) -> Kubelet:
 
 
 def write_log(kubelet: Kubelet, line: str) -> None:
-    """Let the pod's container say something, in the form of a container runtime."""
+    """Write a line to the log of the pod's container, in the form of a container runtime."""
     with kubelet.log.open("a") as log:
         log.write(f"2026-01-01T00:00:00.000000000Z stdout F {line}\n")
 

@@ -104,7 +104,7 @@ def is_refused(obj: RawObject) -> bool:
 
 
 async def stories(world: World) -> None:
-    """Let each operator do all that its role can do."""
+    """Run all scenarios of each operator's role."""
     await world.create(FOREIGN)
     await world.create(SAMPLES)
     await world.wait_for(FOO, "refused", is_refused)
@@ -203,7 +203,7 @@ def account(world: World) -> dict[str, str]:
 
 
 def binding(world: World) -> RawObject:
-    """Return what gives the account the written rules."""
+    """Return the binding of the written rules to the account."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",

@@ -42,7 +42,7 @@ async def cause(operator: Operator, text: str) -> None:
 
 
 async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> None:
-    """Which object and which fields of it; the failure with its task; the retries counted; the recovery."""
+    """The object and its changed fields, the failure with its task, the number of retries, and the recovery."""
     write_project(thing_operator.directory, MAKES_A_DEPENDENT)
     thing_operator.start()
     await wait_until_ready(thing_operator)

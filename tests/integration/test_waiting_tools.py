@@ -122,7 +122,7 @@ async def wait_with_kubectl(world: World, defined: ControlPlane, what: str, cond
 
 
 def story(judge: Judge, seen: list[RawObject]) -> list[str]:
-    """Return what kstatus says about the versions, without repetitions."""
+    """Return kstatus' results for the versions, without repetitions."""
     return [word for word, _ in itertools.groupby(judge.words(seen))]
 
 

@@ -16,7 +16,7 @@ from tests.integration.shared import Role, Shared, Thing, Things
 from tests.support.world import CONFIG_MAP, DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, always, eventually
 
 REACTION_SECONDS = 5.0
-"""How late a run may start on a machine with other work; it takes a tenth of a second."""
+"""The maximum delay of a run on a busy machine; it usually takes a tenth of a second."""
 
 LOOP_SECONDS = 60.0
 """Less than the delays of eight runs in a loop: 1 + 2 + 4 + 8 + 16 + 32 + 64 s."""

@@ -130,7 +130,7 @@ def differences(left: Any, right: Any, place: str = "") -> list[str]:
 
 
 def _lengths_differ(left: list[Any], right: list[Any], place: str) -> list[str]:
-    """Return what is in one list and not in the other, as the shortest way from one to the other."""
+    """Return the differences between two lists, as the shortest edit from one to the other."""
     texts = [[json.dumps(item, sort_keys=True, default=str) for item in items] for items in (left, right)]
     steps = SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes()
     found = [f"{place}: {len(left)} items | {len(right)} items"]

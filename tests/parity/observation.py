@@ -70,7 +70,7 @@ def read_events(artifacts: Path) -> list[dict[str, Any]]:
 
 
 def read_tree(directory: Path) -> dict[str, str]:
-    """Return what lies in a directory: the text of each file by its path, with its permissions."""
+    """Return the contents of a directory: the text and permissions of each file, by path."""
     found = {}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
@@ -108,7 +108,7 @@ def _summary(summary: RunSummary) -> dict[str, Any]:
 
 
 def _printed(text: str, *, ordered: bool) -> str:
-    """Return what an event printed; unless tasks are in order, without the title that the first result prints."""
+    """Return the output of an event; unless tasks are in order, without the title that the first result prints."""
     lines = strip_colors(text).splitlines()
     return "\n".join(line for line in lines if ordered or (line and not line.startswith(_TITLE)))
 

@@ -65,7 +65,7 @@ async def primary_in(client: Client, directory: Path) -> AsyncIterator[tuple[Wor
 
 
 async def objects(world: World) -> list[dict[str, Any]]:
-    """Return what is in a namespace and was not put there by the cluster itself."""
+    """Return the objects in a namespace that the cluster itself didn't create."""
     every = [{"kind": gvk.kind, **obj} for gvk in SEEN_KINDS for obj in await world.objects(gvk)]
     return [obj for obj in every if obj["metadata"]["name"] not in BY_OTHERS and not _is_by_cluster(obj)]
 

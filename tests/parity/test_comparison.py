@@ -30,7 +30,7 @@ def raw(number: int, name: str, host: str = "localhost", **result: Any) -> dict[
 
 
 def observation(**changed: Any) -> Observation:
-    """Return what a run may have done."""
+    """Return possible effects of a run."""
     fields: dict[str, Any] = {
         "summary": RunSummary("failed", 2, (TaskFailure("Say", "localhost", "no"),), counts=Counts(2, 1, 0, 1)),
         "raw_events": [

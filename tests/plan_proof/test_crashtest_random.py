@@ -107,7 +107,7 @@ class Roles:
 async def differences_after(
     tested: ObjectUnderTest, roles: Roles, place: Place, first: Uninterrupted, baseline: Baseline
 ) -> list[Difference]:
-    """Return what differs if runs end at a place by themselves, and complete ones follow."""
+    """Return the differences if runs end at a place by themselves, and complete ones follow."""
     await tested.reset()
     primary = await tested.context.client.get(roles.watch.gvk, tested.target.key)
     log = WriteLog(liveness=tested.liveness, resource=tested.resource, primary=primary)

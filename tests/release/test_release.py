@@ -184,7 +184,7 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(release: Release, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Do what the guide says, in the clone, where pipx is on PATH and rolecall is not."""
+    """Run the commands of the guide in the clone, with pipx but without rolecall on PATH."""
     directory = tmp_path_factory.mktemp("pipx")
     pipx = directory / "pipx"
     subprocess.run((sys.executable, "-m", "venv", str(pipx)), check=True)

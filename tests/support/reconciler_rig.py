@@ -78,7 +78,7 @@ class Rig:
 
     @property
     def runs(self) -> int:
-        """How often the play was started."""
+        """The number of starts of the play."""
         return len(self.runner.jobs)
 
     async def reconcile(self) -> Result:

@@ -131,7 +131,7 @@ def names(objects: list[RawObject]) -> list[str]:
 
 
 def shown(seen: object) -> str:
-    """Return what was seen in a length that a person reads: objects by name, labels and status."""
+    """Return a short description of the objects: names, labels, and statuses."""
     if isinstance(seen, list):
         return "[" + ", ".join(shown(item) for item in seen) + "]"
     if isinstance(seen, dict) and "metadata" in seen:

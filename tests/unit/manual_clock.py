@@ -63,6 +63,6 @@ class ManualClock:
 
 
 async def settle(rounds: int = 50) -> None:
-    """Let every task that can go on do so."""
+    """Run every task that can continue."""
     for _ in range(rounds):
         await asyncio.sleep(0)

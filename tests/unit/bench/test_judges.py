@@ -1,4 +1,4 @@
-"""How outcomes of judges are classified, and what the table and the exit code make of them."""
+"""The classification of judges' outcomes, their table, and the exit code."""
 
 import json
 from pathlib import Path

@@ -19,7 +19,7 @@ def successful(completion: str, *, observed: int | None = None, value: str = "Tr
 
 
 def finishes(*seen: dict[str, Any]) -> dict[tuple[str, int], float]:
-    """Return what is finished after these objects were seen in the seconds 1, 2 and so on."""
+    """Return the finished objects after these objects were observed in the seconds 1, 2, and so on."""
     found = Observer()
     for second, obj in enumerate(seen, 1):
         found.note(obj, second)

@@ -66,7 +66,7 @@ def test_a_command_line_that_ends_too_early_gets_the_help(
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    """Return what a command line says."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_flags(parser, Settings(), LogSettings())
     return parser.parse_args(list(join_flag_values(words)))

@@ -31,7 +31,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(*arguments: str) -> Settings:
-    """Return what the flags make of the settings."""
+    """Return the settings for these flags."""
     options = parser().parse_args(["run", *join_flag_values(arguments)])
     return settings_of(options, rolecall_program().settings, os.environ)
 

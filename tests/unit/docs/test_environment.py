@@ -22,7 +22,7 @@ UNDOCUMENTED = {
 
 
 def in_sources(pattern: str) -> set[str]:
-    """Return what a pattern finds in the package."""
+    """Return the matches of a pattern in the package."""
     return {found for text in SOURCES for found in re.findall(pattern, text, re.MULTILINE)}
 
 

@@ -241,7 +241,7 @@ async def discovery(server: ApiServer) -> AsyncIterator[AggregatedDiscovery]:
 
 
 async def changed(discovery: AggregatedDiscovery) -> Served:
-    """Return what is served; it must have changed."""
+    """Return the served kinds, which must have changed."""
     served = await discovery.changed()
     assert served is not None
     return served

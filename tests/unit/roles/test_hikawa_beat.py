@@ -1,4 +1,4 @@
-"""How a Hikawa learns its pace: what its runs report decides when the next one looks at the clock."""
+"""The pace of a Hikawa: reports of its runs decide when the next one reads the clock."""
 
 from itertools import pairwise
 from random import Random
@@ -19,7 +19,7 @@ def paced(late_by: int, lead: int | None, saying: int = 0, said: int = 0) -> dic
 
 
 def report(obj: dict[str, Any], took: int = 9) -> dict[str, Any]:
-    """Return what a run that looks at the clock at NOW, when there is one word, reports so many milliseconds later."""
+    """Return the report of a run with one word that reads the clock at NOW and takes this number of milliseconds."""
     result: dict[str, Any] = filters.report(plan([zundoko(1, 0)], obj), obj, NOW + took)
     return result
 

@@ -20,7 +20,7 @@ def shared(tmp_path: Path) -> Path:
 
 
 def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a file or directory belong to another user; without root, become another user instead."""
+    """Change the owner of a file or directory; without root, become another user instead."""
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345, follow_symlinks=False)
     else:

@@ -18,7 +18,7 @@ from tests.unit.runner.controller.samples import POD, make_change, make_object
 
 FRAMES = 8
 OBJECTS = 300
-"""How deep the calls below a test are seen."""
+"""The depth of the traced calls below a test."""
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u", "controller": True}
 

@@ -29,7 +29,7 @@ def take(queue: WorkQueue[str]) -> tuple[str, tuple[Cause, ...]] | None:
 
 
 def fail(queue: WorkQueue[str], request: str, times: int) -> None:
-    """Let a request fail that many times; it waits in backoff then."""
+    """Fail a request this number of times; it then waits in backoff."""
     for _ in range(times):
         queue.add(request, CAUSE)
         assert take(queue)

@@ -56,7 +56,7 @@ async def running(elector: Elector) -> AsyncIterator[asyncio.Task[None]]:
 
 
 async def pass_time(clock: ManualClock, seconds: float) -> None:
-    """Let time pass in steps of a second, as a loop sees it."""
+    """Advance the clock of the loop in steps of a second."""
     for _ in range(int(seconds)):
         await clock.advance_and_settle(1)
 

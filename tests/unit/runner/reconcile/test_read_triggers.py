@@ -50,7 +50,7 @@ class Operator:
         )
 
     def find(self, key: ObjectKey) -> Entry | None:
-        """Return what the informer knows of the object."""
+        """Return the informer's state of the object."""
         metadata = {"namespace": key.namespace, "name": key.name, "uid": ONE.uid, "labels": self.labels}
         return Entry.of({"metadata": metadata}) if key == ONE.key else None
 

@@ -776,7 +776,7 @@ async def test_status_rejected_for_a_minute_is_retried_by_another_reconcile(
 
 
 async def _writes_of(history: str, world: World, cluster: FakeCluster, root: Path, *, ready: bool) -> list[str]:
-    """Return what reconciles write: success (s), failure (f), and after an edit (e), a pause (p) and its end (r)."""
+    """Return the writes of reconciles: success (s), failure (f), and after an edit (e), a pause (p) and its end (r)."""
     rig = make_rig(world, root, ready_conditions=ready)
     await world.create(MANIFEST)
     cluster.writes.clear()

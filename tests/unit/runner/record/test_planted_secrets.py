@@ -109,7 +109,7 @@ def assert_hidden(document: Document, *values: str | bytes) -> None:
 
 
 async def read(recorded: Recorded, api_server: ApiServer, *values: str) -> None:
-    """Let the run read a Secret with these values."""
+    """Simulate that the run reads a Secret with these values."""
     api_server.objects[f"{SECRETS}/one"] = secret(**{f"key{number}": value for number, value in enumerate(values)})
     await recorded.send("GET", f"{SECRETS}/one")
 

@@ -26,7 +26,7 @@ class Source(AggregatedDiscovery):
     on_request: Callable[[], None] = lambda: None
 
     async def changed(self) -> Served | None:
-        """Return what is served, or fail."""
+        """Return the served kinds, or fail."""
         self.requests += 1
         self.on_request()
         if self.failure is not None:
@@ -36,7 +36,7 @@ class Source(AggregatedDiscovery):
 
 
 def serving(*groups: str) -> Served:
-    """Return what an API server with these groups serves."""
+    """Return the kinds that an API server with these groups serves."""
     return Served({group: {"v1": []} for group in groups}, {"gitVersion": "v1.37.1"})
 
 

@@ -230,7 +230,7 @@ class Metrics:
         self.user = UserMetrics(self.registry)
 
     def post(self, name: str, **what: Any) -> None:
-        """Do what a role asks for, in the form that its module sends: with a null for each option not given."""
+        """Send a role's request in the form of its module: with null for each omitted option."""
         rest: dict[str, Any] = dict.fromkeys(("counter", "gauge", "histogram", "summary"))
         self.user.apply({"name": name, "description": "what it counts", **rest, **what})
 

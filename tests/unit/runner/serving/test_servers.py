@@ -431,7 +431,7 @@ class Mounted:
         self.certificate = ServingCertificate(directory, self.reads.append)
 
     def put(self) -> int:
-        """Put a new certificate there and return its serial number."""
+        """Write a new certificate and return its serial number."""
         certificate, key = create_self_signed()
         (self.directory / "tls.key").write_bytes(key)
         (self.directory / "tls.crt").write_bytes(certificate)

@@ -305,7 +305,7 @@ esac
 
 @pytest.fixture
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a Go that builds nothing but writes the files at the front of PATH."""
+    """Put a fake Go first on PATH, which only writes the files."""
     directory = tmp_path / "bin"
     directory.mkdir()
     monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")

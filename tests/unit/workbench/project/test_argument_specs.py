@@ -8,7 +8,7 @@ TYPES = {"int": int, "str": str, "list": list}
 
 
 def complaints(**option: Any) -> list[str]:
-    """Return what is said of one option."""
+    """Return the description of one option."""
     specs = {"main": {"short_description": "x", "options": {"size": option}}}
     return [message.removeprefix("argument_specs.main.options.size") for _, message in check_arguments(specs, TYPES)]
 

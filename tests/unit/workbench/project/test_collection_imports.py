@@ -13,7 +13,7 @@ MISSING = "couldn't resolve module/action '{}.module'."
 
 @pytest.fixture
 def missing_collections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no collection be installed."""
+    """Hide all installed collections."""
     nothing: Callable[[str], None] = lambda _name: None  # noqa: E731
     monkeypatch.setattr(ansible_check, "find_spec", nothing)
 

@@ -1,4 +1,4 @@
-"""Which conditions are reported, compared with what ansible-core itself does with them."""
+"""Reported conditions, compared with the behavior of ansible-core itself."""
 
 import json
 import os

@@ -462,7 +462,7 @@ def crds_project(tmp_path: Path) -> Path:
 
 
 def crds_warnings(crds_project: Path, crd: str = CRD, keys: str = "") -> list[tuple[str, int | None, str]]:
-    """Return what does not fit: the name of the file, the line, the message."""
+    """Return the problems: file name, line, and message."""
     (crds_project / "watches.yaml").write_text(ENTRY + keys)
     (crds_project / "crd.yaml").write_text(crd)
     [watch] = load_watches(crds_project / "watches.yaml", {}, crds_project)

@@ -19,7 +19,7 @@ SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGCHLD", "SIGALRM", "SIGU
 
 
 def descriptors() -> list[str]:
-    """Return what is open beyond the standard streams."""
+    """Return the open files, except for the standard streams."""
     paths = Path("/proc/self/fd").iterdir()
     return sorted(str(path.readlink()) for path in paths if int(path.name) > 2 and path.exists())
 
