@@ -222,6 +222,18 @@ def bad_request(target: str) -> web.Response:
     return error_response(HTTPStatus.BAD_REQUEST, "BadRequest", message)
 
 
+def other_server(target: str) -> web.Response:
+    """Return the response to a request for another server, which must not happen in this cluster instead.
+
+    A kubeconfig with a ``proxy-url`` sends all requests here, even those for a server that a flag or variable names.
+    """
+    message = (
+        f"found a request for {target}, but this kubeconfig reaches only the operator's own cluster; for another "
+        "cluster, use a kubeconfig that names its server"
+    )
+    return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
+
+
 def not_leading() -> web.Response:
     """Return the response to a write that was not sent because this replica may no longer be the leader."""
     message = "the write was not sent: this operator has not renewed its Lease in time, so another replica may lead"

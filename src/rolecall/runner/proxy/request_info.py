@@ -100,10 +100,14 @@ def is_valid_target(target: str) -> bool:
 
 def origin_form(target: str) -> str:
     """Return the path and query of a target, which may be in absolute form, as clients send it to an HTTP proxy."""
+    return "/" + target.partition("://")[2].partition("/")[2] if authority_of(target) else target
+
+
+def authority_of(target: str) -> str:
+    """Return the host and port of a target in absolute form, without a user; empty for another one."""
     scheme, separator, rest = target.partition("://")
-    if separator and scheme.lower() in {"http", "https"}:
-        return "/" + rest.partition("/")[2]
-    return target
+    is_absolute = separator and scheme.lower() in {"http", "https"}
+    return rest.partition("/")[0].rpartition("@")[2] if is_absolute else ""
 
 
 def _resource_request(

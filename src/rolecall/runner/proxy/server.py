@@ -21,7 +21,7 @@ from rolecall.runner.proxy import forward
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, BodyWorker, read_body
 from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_response, relay, upstream_headers
 from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read
-from rolecall.runner.proxy.request_info import is_valid_target, origin_form, parse
+from rolecall.runner.proxy.request_info import authority_of, is_valid_target, origin_form, parse
 from rolecall.runner.proxy.sessions import (
     Caller,
     ProxiedRequest,
@@ -121,9 +121,9 @@ class Proxy:
         with in_use, session.track_request(), bound_contextvars(**spec.log_fields):
             if request.method == "CONNECT":
                 return await self._tunnels.serve(request, caller, self._runner.server)
+            if (refused := self._refuse_target(request.raw_path)) is not None:
+                return refused
             target = origin_form(request.raw_path)
-            if not is_valid_target(target):
-                return forward.bad_request(target)
             info = parse(request.method, target)
             context = TraceContext.of_request(request.headers, spec.new_traceparent)
             proxied = ProxiedRequest(session, caller.origin, request.method, target, info, request.headers, context)
@@ -139,6 +139,13 @@ class Proxy:
                 if spec.on_exchange is not None:
                     spec.on_exchange(proxied.exchange(response))
             return response
+
+    def _refuse_target(self, target: str) -> web.Response | None:
+        """Return the response to a request for another server, or with an invalid target; None for any other."""
+        server = authority_of(target)
+        if server and server not in (f"{self._host}:{self._port}", f"localhost:{self._port}"):
+            return forward.other_server(target)
+        return None if is_valid_target(origin_form(target)) else forward.bad_request(origin_form(target))
 
     def _authenticate(self, request: web.BaseRequest) -> Caller | None:
         """Return the caller of a request, from its headers or from the CONNECT tunnel it came through."""

@@ -244,9 +244,27 @@ async def test_path_is_forwarded_unchanged(run: Run, api_server: ApiServer, targ
     assert api_server.last.target == target
 
 
-async def test_absolute_target_goes_to_api_server_regardless_of_host(run: Run, api_server: ApiServer) -> None:
-    await ask(run, "GET http://user:word@elsewhere.example.com/version?a=b HTTP/1.1")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "user:word@127.0.0.1"])
+async def test_absolute_target_with_the_address_of_the_proxy_goes_to_the_api_server(
+    run: Run, api_server: ApiServer, host: str
+) -> None:
+    port = run.credentials.url.rpartition(":")[2]
+    await ask(run, f"GET http://{host}:{port}/version?a=b HTTP/1.1")
     assert api_server.last.target == "/version?a=b"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "HTTP"])
+@pytest.mark.parametrize(
+    "host", ["elsewhere.example.com", "elsewhere:8888", "127.0.0.1", "localhost:1", "127.0.0.1:{port}@a"]
+)
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_work_for_another_server_does_not_happen_in_this_cluster(
+    run: Run, api_server: ApiServer, scheme: str, host: str, method: str
+) -> None:
+    """Flags and variables such as HELM_KUBEAPISERVER name it, and the ``proxy-url`` leads here all the same."""
+    port = run.credentials.url.rpartition(":")[2]
+    assert await ask(run, f"{method} {scheme}://{host.format(port=port)}{CONFIG_MAPS}/one HTTP/1.1") == 403
+    assert api_server.received == []
 
 
 @pytest.mark.parametrize(
