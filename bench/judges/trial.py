@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Lock
 from typing import Any
 
@@ -87,6 +88,7 @@ class Trial:
             if prepared.project:
                 program = PROGRAMS / "ansible-operator"
                 command = [str(program), "run", warm, "--proxy-port=0", "--user-metrics-port=0"]
+                command += ["--work-dir", str(stack.enter_context(TemporaryDirectory()))]  # each container has its own
                 if column == DIRECT:
                     command = [str(self._options.peer.absolute()), "run"]  # its kubeconfigs name the default port
                     programs = (self._options.peer_programs or self._options.peer.parent).absolute()
