@@ -15,7 +15,8 @@ import datetime as dt
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -52,17 +53,7 @@ AFTER_REJECTION_SECONDS: Final = 10.0
 _BEFORE_EXPIRY: Final = dt.timedelta(minutes=5)
 """When credentials of a plugin are renewed; the official client uses the same time."""
 
-UNUSABLE: Final = (
-    ConfigException,
-    OSError,
-    YAMLError,
-    aiohttp.ClientError,
-    # From the official client, for a file that is empty or isn't a kubeconfig:
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
+UNUSABLE: Final = (ConfigException, OSError, YAMLError, ValueError, aiohttp.ClientError)
 """The exceptions that an unusable configuration raises."""
 
 
@@ -84,7 +75,7 @@ class ConfigurationSource(Protocol):
     async def load(self, *, ignores_cached: bool = False) -> Configuration:
         """Return the current configuration; with ``ignores_cached`` from new credentials.
 
-        Raise ConfigException, OSError, TypeError, ValueError, YAMLError, or aiohttp.ClientError from a token service.
+        Raise ConfigException, OSError, ValueError, YAMLError, or aiohttp.ClientError from a token service.
         """
 
 
@@ -106,6 +97,15 @@ def source_of(kubeconfig: str | None) -> ConfigurationSource:
     return Kubeconfig(paths, "--kubeconfig" if kubeconfig else "KUBECONFIG" if chosen else "default")
 
 
+@contextmanager
+def _official_client() -> Iterator[None]:
+    """Raise ConfigException for what the official client raises for a file that is empty or isn't a kubeconfig."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ConfigException(str(error) or repr(error)) from error
+
+
 class ServiceAccount:
     """The service account of this pod; the kubelet renews its token long before it expires."""
 
@@ -124,7 +124,8 @@ class ServiceAccount:
         names = incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME
         self._files.record(map(Path, names))
         configuration = Configuration()
-        incluster_config.InClusterConfigLoader(*names, try_refresh_token=False).load_and_set(configuration)
+        with _official_client():
+            incluster_config.InClusterConfigLoader(*names, try_refresh_token=False).load_and_set(configuration)
         return configuration
 
 
@@ -163,19 +164,22 @@ class Kubeconfig:
         # Before the files are read, so that a write in the meantime counts as a change.
         self._files.record([*self._paths, *([self._token_file] if self._token_file else [])])
         configuration = Configuration()
-        await self._loader.load_and_set(configuration)
+        with _official_client():
+            await self._loader.load_and_set(configuration)
         if plugin and not hasattr(self._loader, "token") and not configuration.cert_file:
             raise ConfigException("the credential plugin of the kubeconfig printed no credentials; its error is above")
         return configuration
 
     def _read(self) -> KubeConfigLoader:
         self._own_files.record(self._paths)
-        merged = KubeConfigMerger(os.pathsep.join(map(str, self._paths))).config
-        loader = KubeConfigLoader(merged, config_base_path=None, temp_file_path=_certificates_directory())
-        self.origin["context"] = str(loader.current_context["name"])
-        name = loader.current_context["context"].get("user")
-        found = merged["users"].get_with_name(name, safe=True) if name else None
-        self._user = {} if found is None else found.value["user"] or {}
+        directory = _certificates_directory()
+        with _official_client():
+            merged = KubeConfigMerger(os.pathsep.join(map(str, self._paths))).config
+            loader = KubeConfigLoader(merged, config_base_path=None, temp_file_path=directory)
+            self.origin["context"] = str(loader.current_context["name"])
+            name = loader.current_context["context"].get("user")
+            found = merged["users"].get_with_name(name, safe=True) if name else None
+            self._user = {} if found is None else found.value["user"] or {}
         self._token_file = None
         if found is not None and "tokenFile" in self._user:
             self._token_file = Path(found.path).parent / self._user["tokenFile"]

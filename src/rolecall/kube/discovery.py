@@ -169,9 +169,13 @@ class AggregatedDiscovery:
             return None
         request = Request("GET", _VERSION, timeout_seconds=_SECONDS)
         version = read_object(await self.connection.receive(request), _VERSION)
-        served = Served({**_groups_of(read_object(core, _CORE)), **_groups_of(read_object(groups, _GROUPS))}, version)
+        responses = read_object(core, _CORE), read_object(groups, _GROUPS)
+        try:
+            found = {name: versions for each in responses for name, versions in _groups_of(each).items()}
+        except (AttributeError, LookupError, TypeError) as error:
+            raise KubeError(f"GET {_GROUPS}: the response doesn't describe groups: {error!r}") from error
         self._returned = (core, groups)
-        return served
+        return Served(found, version)
 
     async def _fetch(self, path: str) -> bytes:
         """Return the body of a response, from the cache if it has not changed."""

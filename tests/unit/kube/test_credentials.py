@@ -212,6 +212,15 @@ async def test_failed_plugin_at_start_is_error(tmp_path: Path, plugin: Plugin) -
         await Client.connect(kubeconfig)
 
 
+async def test_bug_is_not_reported_as_unusable_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_file: Path) -> None:
+        raise AttributeError("a misspelled name")
+
+    monkeypatch.setattr(credentials, "_signature", fail)
+    with pytest.raises(AttributeError, match="a misspelled name"):
+        await Client.connect(write_kubeconfig(tmp_path, SERVER, {"token": "first"}))
+
+
 async def test_changed_token_file_is_read_again(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "token").write_text("first\n")
     found = await credentials_of(write_kubeconfig(tmp_path, SERVER, {"tokenFile": "token"}), clock)

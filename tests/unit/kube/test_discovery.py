@@ -305,6 +305,17 @@ async def test_change_is_returned_after_failed_requests(discovery: AggregatedDis
     assert list((await changed(discovery)).groups[""]) == ["v2"]
 
 
+@pytest.mark.parametrize(
+    "groups", [{"groups": [{"versions": []}]}, {"groups": [5]}, {"kind": "APIGroupDiscoveryList", "items": [{}]}]
+)
+async def test_response_that_describes_no_groups_is_error(
+    discovery: AggregatedDiscovery, server: ApiServer, groups: dict[str, Any]
+) -> None:
+    server.responses["/apis"] = groups
+    with pytest.raises(KubeError, match="GET /apis: the response doesn't describe groups"):
+        await discovery.changed()
+
+
 async def test_stale_version_has_no_resources(discovery: AggregatedDiscovery, server: ApiServer) -> None:
     stale = {"version": "v1", "resources": [], "freshness": "Stale"}
     server.responses["/apis"] = aggregated(("metrics.k8s.io", stale))

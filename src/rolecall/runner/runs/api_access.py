@@ -102,7 +102,7 @@ class SharedDiscovery:
                     served = await self.source.changed()
                     if served is not None:
                         self._image = MemoryFile("discovery", encode(served.groups, served.version), is_sealed=True)
-                except (KubeError, OSError, LookupError, TypeError, AttributeError) as error:
+                except (KubeError, OSError) as error:
                     # Runs request what they don't find in the image.
                     logger.debug("Could not refresh discovery", error=str(error))
                     requested_at = self.now()  # runs that have waited for this attempt don't wait for another
