@@ -10,15 +10,6 @@ import pytest
 from tests.static.repository import ROOT
 
 SOURCE = ROOT / "src" / "rolecall"
-NOT_YET_CHECKED = (
-    "runner/proxy",
-    "runner/reconcile",
-    "runner/record",
-    "runner/runs",
-    "workbench/plan",
-)
-"""Packages whose constants are still between their functions."""
-
 CONSTANT = re.compile(r"_*[A-Z][A-Z0-9_]*")
 
 
@@ -45,13 +36,7 @@ def assigned_names(statement: ast.stmt) -> Iterator[str]:
                 yield node.id
 
 
-def checked_modules() -> list[Path]:
-    """Return the modules of the package, without those that are not checked yet."""
-    left_out = [SOURCE / package for package in NOT_YET_CHECKED]
-    return [path for path in sorted(SOURCE.rglob("*.py")) if not any(map(path.is_relative_to, left_out))]
-
-
-@pytest.mark.parametrize("path", checked_modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_constants_precede_classes_and_functions(path: Path) -> None:
     assert list(late_constants(path.read_text())) == []
 
@@ -71,9 +56,3 @@ def test_constants_precede_classes_and_functions(path: Path) -> None:
 )
 def test_late_constants_are_found(text: str, late: list[str]) -> None:
     assert list(late_constants(text)) == late
-
-
-@pytest.mark.parametrize("package", NOT_YET_CHECKED)
-def test_package_that_is_not_checked_has_late_constants(package: str) -> None:
-    """A package without late constants leaves the list, so that they can't return."""
-    assert any(list(late_constants(path.read_text())) for path in (SOURCE / package).rglob("*.py"))

@@ -63,6 +63,16 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_LENGTHS: Final = {_FIXED64: 8, _FIXED32: 4}
 _MAX_VARINT_BITS: Final = 63
 
+_TAG: Final = "tag:yaml.org,2002:"
+_KEPT_TAGS: Final = ("null", "bool", "int", "str", "seq", "map")
+_PLAIN_SCALARS: Final = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+    "int": r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]*|[1-9][0-9_]*)",
+    "float": r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    "merge": r"<<",
+}
+
 
 class BodyWorker:
     """Runs functions on bodies, in a thread if the body is large or compressed."""
@@ -173,15 +183,6 @@ class _UniqueLoader(_Loader):
         return super().construct_mapping(node, deep)
 
 
-_TAG: Final = "tag:yaml.org,2002:"
-_KEPT_TAGS: Final = ("null", "bool", "int", "str", "seq", "map")
-_PLAIN_SCALARS: Final = {
-    "null": r"~|null|Null|NULL|",
-    "bool": r"[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
-    "int": r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]*|[1-9][0-9_]*)",
-    "float": r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-    "merge": r"<<",
-}
 _Loader.yaml_implicit_resolvers = {
     None: [(_TAG + name, re.compile(rf"(?:{pattern})\Z")) for name, pattern in _PLAIN_SCALARS.items()]
 }

@@ -71,6 +71,17 @@ logger = get_logger("proxy")
 APPLY_MEDIA_TYPES: Final = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
 MERGE_MEDIA_TYPES: Final = frozenset({"application/merge-patch+json", "application/strategic-merge-patch+json"})
 
+JSON_PATCH: Final = "application/json-patch+json"
+_KUBECTL: Final = ("fieldManager", "kubectl")
+_VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
+
+# A failed ``test`` operation of a JSON patch gives 422 instead of 409; with the precondition, a body can be too long.
+_PRECONDITION_FAILED: Final = {
+    HTTPStatus.CONFLICT,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class OwnerInjector:
@@ -184,17 +195,6 @@ def _with_existing_references(request: ProxiedRequest, obj: RawObject, existing:
     uid = request.spec.owner.uid
     kept = references if _is_merge(request) else [raw for raw in references if raw.get("uid") == uid]
     return obj | {"metadata": metadata | {"ownerReferences": kept}} if kept else obj
-
-
-JSON_PATCH: Final = "application/json-patch+json"
-_KUBECTL: Final = ("fieldManager", "kubectl")
-_VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
-# A failed ``test`` operation of a JSON patch gives 422 instead of 409; with the precondition, a body can be too long.
-_PRECONDITION_FAILED: Final = {
-    HTTPStatus.CONFLICT,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-}
 
 
 @dataclass(frozen=True, slots=True)

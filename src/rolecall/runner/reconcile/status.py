@@ -61,6 +61,10 @@ _RETRY = "The last run failed and is retried: "
 REFRESH_AFTER = timedelta(minutes=10)
 _VOLATILE = ("ansibleResult", "lastTransitionTime")
 
+_SHORT_BYTES = 256
+_OPTIONAL = ("ansibleResult", "observedGeneration")
+_TYPE_NAMES = {int: "number", float: "number", dict: "object", list: "array", type(None): "null"}
+
 
 @dataclass(frozen=True, slots=True)
 class ConditionContext:
@@ -324,10 +328,6 @@ def map_result(mapping: Mapping[str, FieldPath], document: dict[str, Any]) -> di
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
 
 
-_SHORT_BYTES = 256
-_OPTIONAL = ("ansibleResult", "observedGeneration")
-
-
 def smaller(old: Status, new: Status, rejected: Collection[str]) -> Status:
     """Return the rest of a new status without its rejected parts, and without what most schemas don't require.
 
@@ -355,9 +355,6 @@ def invalid_texts(reported: Mapping[str, Any]) -> list[str]:
     reason, message = reported.get("reason", "Valid"), reported.get("message", "")
     is_valid = isinstance(reason, str) and _VALID_REASON.fullmatch(reason) and reason not in _REASONS
     return [name for name, valid in (("reason", is_valid), ("message", isinstance(message, str))) if not valid]
-
-
-_TYPE_NAMES = {int: "number", float: "number", dict: "object", list: "array", type(None): "null"}
 
 
 def unready_reason(path: FieldPath, document: dict[str, Any], message: str = "") -> str:

@@ -59,6 +59,9 @@ NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, TOO_MANY_REQUESTS})
 
 Written = TypeVar("Written")
 
+Update = Callable[[Status, ConditionContext], Status]
+"""Computes the new status from the old status."""
+
 
 async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
     """Call ``write``, which reads and then writes, until it succeeds; return what it returns.
@@ -119,10 +122,6 @@ class Primaries:
         written = await self.client.replace(obj, subresource)
         self.own_writes.record_write((self.gvk, ObjectKey.of_object(obj)), written)
         return written
-
-
-Update = Callable[[Status, ConditionContext], Status]
-"""Computes the new status from the old status."""
 
 
 @dataclass(frozen=True, slots=True)

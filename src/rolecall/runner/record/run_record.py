@@ -44,6 +44,14 @@ _RESULTS: Final = {
     "runner_item_on_failed": "failed",
 }
 
+MAX_LINES: Final = 20
+"""The maximum number of lines of one object."""
+
+MAX_EARLIER_LINES: Final = 20_000
+"""The maximum number of lines of all objects, excluding their last ones."""
+
+_Object = tuple[GVK, ObjectKey]
+
 
 @dataclass(slots=True)
 class _Stored:
@@ -256,15 +264,6 @@ class RunRecord:
         """Return the current state of the record for a thread: it stays whole when the record is dropped."""
         bodies = self.bodies.snapshot(digest for kept in self.exchanges for digest in kept.digests)
         return replace(self, bodies=bodies, exchanges=list(self.exchanges))
-
-
-MAX_LINES: Final = 20
-"""The maximum number of lines of one object."""
-
-MAX_EARLIER_LINES: Final = 20_000
-"""The maximum number of lines of all objects, excluding their last ones."""
-
-_Object = tuple[GVK, ObjectKey]
 
 
 @dataclass(slots=True)

@@ -42,6 +42,10 @@ _RUN_SHARE = 8
 _KEEP_SHARE = 0.9
 _BLOCK_BYTES = 512
 
+_REMOVED = ".removed-"
+_STARTING_SECONDS = 60.0
+"""The maximum age of a kubeconfig of a run whose process hasn't started yet."""
+
 
 class ArtifactBudget:
     """The artifact directories of runs that have ended, with their sizes on disk, in the order in which they ended.
@@ -151,11 +155,6 @@ def _remove(directory: Path) -> None:
     latest = directory.with_name("latest")
     if latest.is_symlink() and not latest.exists():
         latest.unlink(missing_ok=True)
-
-
-_REMOVED = ".removed-"
-_STARTING_SECONDS = 60.0
-"""The maximum age of a kubeconfig of a run whose process hasn't started yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,19 @@ _NAME_LIMIT_BYTES = 512
 _MAX_CONDITIONS = 100
 _COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
+_VALIDATION = "Validating arguments against arg spec"
+"""The start of the name of the task that Ansible inserts into a role with argument specs."""
+
+_NOT_SHOWN = frozenset(
+    {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
+)
+_FAILED_EVENTS = frozenset({"runner_on_failed", "runner_item_on_failed", "runner_on_unreachable"})
+_COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
+_PRINTED_RESULT = re.compile(r"^(?:fatal|failed): \[[^\n]*?=> (?=\{)", re.MULTILINE)
+_FAILED_PREFIX = "Task failed: "
+_EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
+"""The messages of the command modules up to ansible-core 2.20 and from 2.21: they name neither code nor reason."""
+
 
 def strip_colors(text: str) -> str:
     """Return the text without terminal control sequences and carriage returns."""
@@ -183,16 +196,6 @@ class RunSummary:
         return cut("\n".join(str(failure) for failure in self.failures))
 
 
-_VALIDATION = "Validating arguments against arg spec"
-"""The start of the name of the task that Ansible inserts into a role with argument specs."""
-
-_NOT_SHOWN = frozenset(
-    {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
-)
-_FAILED_EVENTS = frozenset({"runner_on_failed", "runner_item_on_failed", "runner_on_unreachable"})
-_COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
-
-
 def read_event(raw: Mapping[str, Any]) -> RunEvent:
     """Reduce one event of ansible-runner; missing fields, and fields of another type, count as empty."""
     name = str(raw.get("event") or "")
@@ -238,9 +241,6 @@ def _counts(value: object) -> dict[str, Any]:
 
 def _name(value: object) -> str:
     return cut(to_text(value), _NAME_LIMIT_BYTES)
-
-
-_PRINTED_RESULT = re.compile(r"^(?:fatal|failed): \[[^\n]*?=> (?=\{)", re.MULTILINE)
 
 
 def _printed_result(name: str, printed: str) -> Mapping[str, Any]:
@@ -300,11 +300,6 @@ def _written(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> M
     ]
     target = {key: _name(arguments.get(key)) for key in ("api_version", "kind", "namespace", "name")}
     return {**target, "conditions": conditions}
-
-
-_FAILED_PREFIX = "Task failed: "
-_EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
-"""The messages of the command modules up to ansible-core 2.20 and from 2.21: they name neither code nor reason."""
 
 
 def result_message(result: Mapping[str, Any]) -> str:

@@ -32,6 +32,27 @@ ARTIFACTS_ANNOTATION = "ansible.sdk.operatorframework.io/max-runner-artifacts"
 MAX_KEPT_RUNS = 100
 """How many runs an object can ask to keep; only its watch can keep all."""
 
+_QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
+_TASK_STARTED = ("playbook_on_task_start", "playbook_on_handler_task_start")
+_Shape = tuple[str, str, dict[str, str]]  # level, message, and the fields of the event with their names in the log
+_STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
+_EVENT: _Shape = (
+    "info",
+    "Ansible event",
+    {"name": "event_type", "item": "item", "message": "result", "stdout": "stdout"},
+)
+_OUTPUT: _Shape = ("info", "Ansible event", {"name": "event_type", "stdout": "stdout"})
+_RECAP: _Shape = ("info", "Recap", {"stdout": "stdout"})
+_MESSAGE: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
+_IGNORED: _Shape = ("info", "Task failed (ignored)", {"message": "reason"})
+_SHAPES: dict[str, _Shape] = {
+    **dict.fromkeys(_TASK_STARTED, _STARTED),
+    "runner_item_on_ok": ("info", "Item done", {"item": "item", "changed": "changed"}),
+    "runner_item_on_failed": ("error", "Item failed", {"item": "item", "message": "reason"}),
+    "runner_on_failed": ("error", "Task failed", {"message": "reason", "task_path": "path"}),
+    "runner_on_unreachable": ("error", "Host unreachable", {"message": "reason"}),
+}
+
 
 class RunListener(RequestListener, Protocol):
     """Receives the events and requests of one run; must return immediately."""
@@ -172,30 +193,6 @@ def check_size(obj: RawObject, limit: int) -> None:
 def count_values(value: Any) -> int:
     """Return the number of values in a JSON value, including itself, at any depth."""
     return sum(1 for _ in all_values(value))
-
-
-_QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
-_TASK_STARTED = ("playbook_on_task_start", "playbook_on_handler_task_start")
-
-_Shape = tuple[str, str, dict[str, str]]  # level, message, and the fields of the event with their names in the log
-
-_STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
-_EVENT: _Shape = (
-    "info",
-    "Ansible event",
-    {"name": "event_type", "item": "item", "message": "result", "stdout": "stdout"},
-)
-_OUTPUT: _Shape = ("info", "Ansible event", {"name": "event_type", "stdout": "stdout"})
-_RECAP: _Shape = ("info", "Recap", {"stdout": "stdout"})
-_MESSAGE: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
-_IGNORED: _Shape = ("info", "Task failed (ignored)", {"message": "reason"})
-_SHAPES: dict[str, _Shape] = {
-    **dict.fromkeys(_TASK_STARTED, _STARTED),
-    "runner_item_on_ok": ("info", "Item done", {"item": "item", "changed": "changed"}),
-    "runner_item_on_failed": ("error", "Item failed", {"item": "item", "message": "reason"}),
-    "runner_on_failed": ("error", "Task failed", {"message": "reason", "task_path": "path"}),
-    "runner_on_unreachable": ("error", "Host unreachable", {"message": "reason"}),
-}
 
 
 def log_line(event: RunEvent, log_events: LogEvents) -> tuple[str, str, dict[str, Any]] | None:

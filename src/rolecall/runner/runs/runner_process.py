@@ -53,6 +53,12 @@ _LAST_FILES_SECONDS = 6.0
 _NOTE_BYTES, _NOTES_BYTES = 1024, 65536
 _RETRY_SECONDS = 0.1
 
+_PRINTED = "stdout"
+_END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
+_SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
+_SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
+_REPLACEMENT = "(hidden)"
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
@@ -280,9 +286,6 @@ class Output:
 
 # The artifacts of the run while it lasts.
 
-_PRINTED = "stdout"
-_END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
-
 
 class ArtifactsTooLargeError(Exception):
     """The artifacts of a run are larger than its limit."""
@@ -391,10 +394,6 @@ def _own_memory(name: str) -> int:
 
 
 # Secrets in the files of the run.
-
-_SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
-_SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
-_REPLACEMENT = "(hidden)"
 
 
 class HiddenText(list[str], os.PathLike[str]):

@@ -35,6 +35,21 @@ _DECODED: Final = "__ansible_"
 _EVALUATES_KEYS: Final = release_numbers(version("ansible-core"))[:2] < (2, 19)
 _TEMPLATE_STARTS: Final = ("{{", "{%", "{#")
 
+_RESERVED = re.compile(
+    r"_*ansible_\w*"  # Ansible's own, also as the snake case of AnsibleConfigX
+    r"|inventory_hostname\w*|group_names|omit"  # magic variables
+    r"|become(?:_user)?|\w+_become_method"
+    # Options of connection, lookup and vars plugins: addresses, credentials and files that a run would use. Names that
+    # a kind may have for its own fields, such as azure_resource_group, are reserved only if a plugin takes them.
+    r"|(?:conjur|http_login|passwordstore|sops)(?:_\w+)?"
+    r"|azure_client_id|lmdb_kv_db|proxmox_vmid|wsl_(?:distribution|user)",
+    re.ASCII,
+)
+_TWO_DIGIT_GROUPS = re.compile(r"([A-Za-z])([0-9]+)([A-Za-z][0-9]+)")
+_SPECIAL_WORDS = ("HTTP", "URL", "IP")
+_SPECIAL_NAMES = frozenset(word.lower() for word in _SPECIAL_WORDS)
+_SEPARATORS = " _-"
+
 
 @dataclass(frozen=True, slots=True)
 class ExtraVarsRequest:
@@ -154,27 +169,9 @@ def _unsafe(value: Any) -> Any:
     return with_texts(value, lambda text: {"__ansible_unsafe": text})
 
 
-_RESERVED = re.compile(
-    r"_*ansible_\w*"  # Ansible's own, also as the snake case of AnsibleConfigX
-    r"|inventory_hostname\w*|group_names|omit"  # magic variables
-    r"|become(?:_user)?|\w+_become_method"
-    # Options of connection, lookup and vars plugins: addresses, credentials and files that a run would use. Names that
-    # a kind may have for its own fields, such as azure_resource_group, are reserved only if a plugin takes them.
-    r"|(?:conjur|http_login|passwordstore|sops)(?:_\w+)?"
-    r"|azure_client_id|lmdb_kv_db|proxmox_vmid|wsl_(?:distribution|user)",
-    re.ASCII,
-)
-
-
 def is_reserved(name: str) -> bool:
     """Return whether a variable changes the behavior of Ansible, and not only the input of a role."""
     return _RESERVED.fullmatch(name) is not None
-
-
-_TWO_DIGIT_GROUPS = re.compile(r"([A-Za-z])([0-9]+)([A-Za-z][0-9]+)")
-_SPECIAL_WORDS = ("HTTP", "URL", "IP")
-_SPECIAL_NAMES = frozenset(word.lower() for word in _SPECIAL_WORDS)
-_SEPARATORS = " _-"
 
 
 def snake_case(key: str) -> str:

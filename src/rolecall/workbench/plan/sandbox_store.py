@@ -48,6 +48,11 @@ _NAMES: Final = {
     ("networking.k8s.io", "ingresses"): "ingress",
 }
 
+SERVED_WITHIN_SECONDS: Final = 15.0
+POLL_SECONDS: Final = 0.05
+DEFINITION_KIND: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+_KEPT_METADATA: Final = ("name", "labels", "annotations")
+
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
@@ -154,12 +159,6 @@ def _batches(operations: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, An
 def _text(content: str | bytes) -> str:
     raw = content.encode() if isinstance(content, str) else content
     return base64.b64encode(raw).decode()
-
-
-SERVED_WITHIN_SECONDS: Final = 15.0
-POLL_SECONDS: Final = 0.05
-DEFINITION_KIND: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
-_KEPT_METADATA: Final = ("name", "labels", "annotations")
 
 
 @dataclass(slots=True)
