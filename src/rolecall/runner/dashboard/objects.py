@@ -30,8 +30,8 @@ from rolecall.runner.dashboard.views import (
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reconcile.status import conditions_of
+from rolecall.runner.record.history import RunLine
 from rolecall.runner.record.reader import StoredRecord
-from rolecall.runner.record.run_record import RunLine
 
 PAGE_SIZE: Final = 100
 FRESH_SECONDS: Final = 1.0

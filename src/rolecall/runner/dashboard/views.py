@@ -6,12 +6,10 @@ Times are seconds since the epoch. Strings may come from anyone who can write an
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rolecall.kube.references import GVK
-
-if TYPE_CHECKING:  # programs that only read the JSON have no records
-    from rolecall.runner.record.run_record import RunLine
+from rolecall.runner.record.history import RunLine
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEP: Final = 10
@@ -80,7 +78,7 @@ class RowView:
     namespace: str
     name: str
     state: State
-    last_run: "RunLine | None"
+    last_run: RunLine | None
     waits_for: WaitView
 
 
@@ -147,7 +145,7 @@ class ObjectView:
     is_mine: bool
     """Whether this replica reconciles it."""
     conditions: tuple[ConditionView, ...]
-    runs: "tuple[RunLine, ...]"
+    runs: tuple[RunLine, ...]
     triggers: tuple[TriggerView, ...]
     more_reads: int
     """The number of reads that are left out of ``triggers``."""

@@ -11,8 +11,9 @@ from rolecall.kube.references import RawObject
 from rolecall.runner.dashboard.server import Guard, dashboard_application
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy.sessions import Exchange
+from rolecall.runner.record.history import RunHistory
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import Ending, RecordMemory, RunHistory, RunRecord
+from rolecall.runner.record.run_record import Ending, RecordMemory, RunRecord
 from rolecall.runner.runs.events import RunSummary
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster

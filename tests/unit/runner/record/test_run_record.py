@@ -2,7 +2,8 @@
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.record.document import document_of
-from rolecall.runner.record.run_record import MAX_LINES, Bodies, RecordMemory, RunHistory, RunRecord
+from rolecall.runner.record.history import MAX_LINES, RunHistory
+from rolecall.runner.record.run_record import Bodies, RecordMemory, RunRecord
 from rolecall.runner.runs.events import HIDDEN, RunSummary, TaskFailure
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import CONFIG_MAPS, TASK, config_map, exchange, make_record
