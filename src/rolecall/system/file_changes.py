@@ -7,6 +7,7 @@ Without a free one, files are checked every few seconds.
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 from watchfiles import BaseFilter, awatch
 
@@ -15,20 +16,26 @@ from rolecall.system.logs import get_logger
 logger = get_logger("files")
 
 _POLL_MILLISECONDS = 5000
+_LOOK_MILLISECONDS = 5000
 
 
-async def changes_in(directories: Iterable[Path], watch_filter: BaseFilter | None = None) -> AsyncIterator[object]:
+async def changes_in(directories: Iterable[Path], watch_filter: BaseFilter | None = None) -> AsyncIterator[None]:
     """Yield after changes of files in these directories, of all files or of those that a filter of watchfiles selects.
 
-    Raises OSError if a directory doesn't exist.
+    Also yields once, some seconds after the start: a file may have changed before the watcher was ready. Raises OSError
+    if a directory doesn't exist.
     """
-    paths, never = sorted(directories), asyncio.Event()
+    options: dict[str, Any] = {"watch_filter": watch_filter, "stop_event": asyncio.Event()}
+    options |= {"rust_timeout": _LOOK_MILLISECONDS, "yield_on_timeout": True}
+    paths, has_looked = sorted(directories), False
     try:
-        async for change in awatch(*paths, watch_filter=watch_filter, stop_event=never):
-            yield change
+        async for changes in awatch(*paths, **options):
+            if changes or not has_looked:
+                has_looked = True
+                yield
     except (OSError, RuntimeError) as error:  # watchfiles raises one for a lack of watches, the other for instances
         logger.warning("No notifications of changed files; checking them every five seconds", reason=str(error))
-        async for change in awatch(
-            *paths, watch_filter=watch_filter, stop_event=never, force_polling=True, poll_delay_ms=_POLL_MILLISECONDS
-        ):
-            yield change
+        async for changes in awatch(*paths, **options, force_polling=True, poll_delay_ms=_POLL_MILLISECONDS):
+            if changes or not has_looked:
+                has_looked = True
+                yield

@@ -307,6 +307,7 @@ class ServingCertificate:
     def __init__(self, directory: Path, on_read: Callable[[bool], None]) -> None:
         self._directory = directory
         self._on_read = on_read
+        self._loaded: tuple[bytes, ...] = ()
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
 
@@ -336,6 +337,8 @@ class ServingCertificate:
             return
         async for _ in changes_in([self._directory]):
             try:
+                if self._contents() == self._loaded:
+                    continue
                 self._read()
             except (OSError, ssl.SSLError) as error:
                 logger.error("Invalid renewed certificate; keeping the old one", error=str(error))  # noqa: TRY400
@@ -345,12 +348,16 @@ class ServingCertificate:
     def _read(self) -> None:
         succeeded = False
         try:
+            self._loaded = self._contents()
             # Load it into another context first: a half-written pair must not break the context in use.
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._files())
             self.context.load_cert_chain(*self._files())
             succeeded = True
         finally:
             self._on_read(succeeded)
+
+    def _contents(self) -> tuple[bytes, ...]:
+        return tuple(path.read_bytes() for path in self._files())
 
     def _files(self) -> tuple[Path, Path]:
         return self._directory / "tls.crt", self._directory / "tls.key"

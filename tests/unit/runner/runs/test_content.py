@@ -152,6 +152,25 @@ async def test_changes_are_noticed_without_notifications_of_the_kernel(
     assert logs[0]["reason"] == str(error)
 
 
+@pytest.mark.parametrize("force_polling", [False, True])
+async def test_change_before_the_watcher_is_ready_is_noticed(
+    role: Path, monkeypatch: pytest.MonkeyPatch, *, force_polling: bool
+) -> None:
+    write(role, "tasks/main.yml")
+
+    def awatch(*directories: Path, **options: Any) -> AsyncIterator[object]:
+        write(role, "tasks/more.yml")
+        return watchfiles.awatch(*directories, **{**options, "force_polling": force_polling})
+
+    monkeypatch.setattr(file_changes, "awatch", awatch)
+    monkeypatch.setattr(file_changes, "_LOOK_MILLISECONDS", 50)
+    changed = asyncio.Event()
+    task = asyncio.create_task(watch_contents([(Watch(THING, RoleContent(role)), changed.set)]))
+    await asyncio.wait_for(changed.wait(), 60)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_watches_share_one_watcher_and_only_those_with_a_change_are_told(
     role: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
