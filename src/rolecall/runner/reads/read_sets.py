@@ -285,6 +285,10 @@ class ReadBackoff:
         else:
             self.forget(key)
 
+    def is_in_loop(self, key: ObjectKey) -> bool:
+        """Return whether the last run of an object may belong to a loop."""
+        return key in self._runs
+
     def seconds(self, key: ObjectKey) -> float:
         """Return the delay of an object after a change of a read that may belong to a loop."""
         if key not in self._runs:

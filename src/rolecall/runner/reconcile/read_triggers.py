@@ -21,6 +21,9 @@ from rolecall.runner.reconcile.own_writes import SelfTriggers
 from rolecall.system.clock import Clock
 
 DELAYED: Final = "ReconcileDelayed"
+_RESPONSE_SECONDS = 0.5
+"""The time in which the response to a write of a run arrives, if the event of the write has arrived."""
+
 _MAX_NAMED: Final = 3
 
 
@@ -71,12 +74,17 @@ class ReadTriggers:
         elif not self.self_triggers.is_self_trigger(key, cause):
             self._enqueue(key, cause)
 
-    def _enqueue(self, key: ObjectKey, cause: ReadCause) -> None:
+    def _enqueue(self, key: ObjectKey, cause: ReadCause, *, is_late: bool = False) -> None:
         """Make a request, after a delay if reads trigger the object repeatedly."""
         entry = self.find(key)
         if entry is None or not self.watch.selector.matches(entry.labels):
             return
         cause = self._with_loop(key, cause)
+        if not (cause.may_be_in_loop or is_late) and self._backoff.is_in_loop(key):
+            # The event of a write may arrive before its response, and until then its writer is unknown.
+            later = self.clock.monotonic() + _RESPONSE_SECONDS
+            self.clock.call_at(later, lambda: self._enqueue(key, cause, is_late=True))
+            return
         seconds = self._backoff.seconds(key) if cause.may_be_in_loop else 0.0
         if seconds > 0:
             writers = self.self_triggers.own_writes.writers(cause.uid, cause.resource_version)

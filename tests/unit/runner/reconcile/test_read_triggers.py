@@ -163,9 +163,28 @@ async def test_change_by_another_client_ends_the_waiting(operator: Operator) -> 
         await operator.clock.advance_and_settle(10)
         await operator.run()
     await operator.change(8, by_a_run=False)
+    await operator.clock.advance_and_settle(0.5)  # its writer could still become known
     await operator.run()
     await operator.change(9, by_a_run=True)
     assert len(operator.queue) == 1
+
+
+async def test_write_of_a_run_whose_event_arrives_before_its_response_is_a_loop(operator: Operator) -> None:
+    for number in range(3):
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
+        await operator.run()
+    written = operator.server.put("w", spec={"number": 8})
+    await settle()
+    operator.own_writes.record_write((SONG, ObjectKey("default", "two")), written)
+    await operator.clock.advance_and_settle(0.5)
+    assert len(operator.queue) == 0
+    await operator.clock.advance_and_settle(4)
+    assert len(operator.queue) == 1
+    await operator.run()
+    await operator.change(9, by_a_run=True)
+    await operator.clock.advance_and_settle(7)
+    assert len(operator.queue) == 0, "the wait has doubled"
 
 
 async def test_write_of_a_run_before_the_last_run_began_is_no_loop(operator: Operator) -> None:
