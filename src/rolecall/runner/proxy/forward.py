@@ -226,12 +226,13 @@ def other_server(target: str) -> web.Response:
     """Return the response to a request for another server, which must not happen in this cluster instead.
 
     A kubeconfig with a ``proxy-url`` sends all requests here, even those for a server that a flag or variable names.
+    The text is plain: for ``/version``, client-go shows only the message of such a response.
     """
     message = (
         f"found a request for {target}, but this kubeconfig reaches only the operator's own cluster; for another "
         "cluster, use a kubeconfig that names its server"
     )
-    return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
+    return web.Response(status=HTTPStatus.FORBIDDEN, text=message)
 
 
 def not_leading() -> web.Response:
