@@ -32,6 +32,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from rolecall.kube.client import Client
+from rolecall.kube.credentials import ChangingFiles
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving.authentication import TokenReviewer, refusal
@@ -307,7 +308,7 @@ class ServingCertificate:
     def __init__(self, directory: Path, on_read: Callable[[bool], None]) -> None:
         self._directory = directory
         self._on_read = on_read
-        self._loaded: tuple[bytes, ...] = ()
+        self._files = ChangingFiles()
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
 
@@ -336,9 +337,9 @@ class ServingCertificate:
         if not self.is_mounted:
             return
         async for _ in changes_in([self._directory]):
+            if not self._files.have_changed:
+                continue
             try:
-                if self._contents() == self._loaded:
-                    continue
                 self._read()
             except (OSError, ssl.SSLError) as error:
                 logger.error("Invalid renewed certificate; keeping the old one", error=str(error))  # noqa: TRY400
@@ -348,18 +349,15 @@ class ServingCertificate:
     def _read(self) -> None:
         succeeded = False
         try:
-            self._loaded = self._contents()
+            self._files.record(self._paths())  # before they are read: a write in the meantime counts as a change
             # Load it into another context first: a half-written pair must not break the context in use.
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._files())
-            self.context.load_cert_chain(*self._files())
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._paths())
+            self.context.load_cert_chain(*self._paths())
             succeeded = True
         finally:
             self._on_read(succeeded)
 
-    def _contents(self) -> tuple[bytes, ...]:
-        return tuple(path.read_bytes() for path in self._files())
-
-    def _files(self) -> tuple[Path, Path]:
+    def _paths(self) -> tuple[Path, Path]:
         return self._directory / "tls.crt", self._directory / "tls.key"
 
 
