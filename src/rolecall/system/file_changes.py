@@ -19,23 +19,27 @@ _POLL_MILLISECONDS = 5000
 _LOOK_MILLISECONDS = 5000
 
 
-async def changes_in(directories: Iterable[Path], watch_filter: BaseFilter | None = None) -> AsyncIterator[None]:
-    """Yield after changes of files in these directories, of all files or of those that a filter of watchfiles selects.
+async def changes_in(
+    directories: Iterable[Path], watch_filter: BaseFilter | None = None
+) -> AsyncIterator[frozenset[Path]]:
+    """Yield the changed files in these directories, all files or those that a filter of watchfiles selects.
 
-    Also yields once, some seconds after the start: a file may have changed before the watcher was ready. Raises OSError
-    if a directory doesn't exist.
+    Also yields once without files, some seconds after the start: a file may have changed before the watcher was ready.
+    Raises OSError if a directory doesn't exist.
     """
+    paths, has_looked = sorted(directories), False
     options: dict[str, Any] = {"watch_filter": watch_filter, "stop_event": asyncio.Event()}
     options |= {"rust_timeout": _LOOK_MILLISECONDS, "yield_on_timeout": True}
-    paths, has_looked = sorted(directories), False
-    try:
-        async for changes in awatch(*paths, **options):
-            if changes or not has_looked:
-                has_looked = True
-                yield
-    except (OSError, RuntimeError) as error:  # watchfiles raises one for a lack of watches, the other for instances
-        logger.warning("No notifications of changed files; checking them every five seconds", reason=str(error))
-        async for changes in awatch(*paths, **options, force_polling=True, poll_delay_ms=_POLL_MILLISECONDS):
-            if changes or not has_looked:
-                has_looked = True
-                yield
+    while True:
+        try:
+            async for changes in awatch(*paths, **options):
+                if changes or not has_looked:
+                    has_looked = has_looked or not changes
+                    yield frozenset(Path(path) for _, path in changes)
+        except (OSError, RuntimeError) as error:  # watchfiles raises one for a lack of watches, the other for instances
+            if "force_polling" in options:
+                raise
+            logger.warning("No notifications of changed files; checking them every five seconds", reason=str(error))
+            options |= {"force_polling": True, "poll_delay_ms": _POLL_MILLISECONDS}
+        else:
+            return

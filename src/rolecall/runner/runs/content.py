@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from watchfiles import Change, DefaultFilter
@@ -100,18 +101,18 @@ def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:
 async def watch_contents(followers: Sequence[tuple[Watch, Callable[[], None]]]) -> None:
     """Call the function of each watch whenever the content of its role or playbook has changed, until cancelled.
 
-    All watches share one inotify instance: a user may have 128 on a node, in all of its containers.
+    All watches share one inotify instance: a user may have 128 on a node, in all of its containers. Only the content of
+    those that a changed file may concern is read again.
     """
-
-    def digests() -> list[Mapping[Path, bytes]]:
-        return [digests_of(contents_of(watch)) for watch, _ in followers]
-
-    before = await run_in_thread(digests)
-    directories = frozenset[Path]().union(*(watched_directories(watch) for watch, _ in followers))
-    async for _ in changes_in(directories, DefaultFilter()):
-        now = await run_in_thread(digests)
-        for (watch, on_change), old, new in zip(followers, before, now, strict=True):
-            if changed := [path for path in old.keys() | new.keys() if old.get(path) != new.get(path)]:
+    directories = [watched_directories(watch) for watch, _ in followers]
+    contents = [contents_of(watch) for watch, _ in followers]
+    known = await run_in_thread(lambda: [digests_of(each) for each in contents])
+    async for paths in changes_in(frozenset[Path]().union(*directories), DefaultFilter()):
+        for number, (watch, on_change) in enumerate(followers):
+            if paths and not any(path.is_relative_to(own) for path in paths for own in directories[number]):
+                continue
+            before, known[number] = known[number], await run_in_thread(partial(digests_of, contents[number]))
+            now = known[number]
+            if changed := [path for path in before.keys() | now.keys() if before.get(path) != now.get(path)]:
                 logger.info("Files of a role changed", gvk=str(watch.gvk), files=sorted(map(str, changed))[:5])
                 on_change()
-        before = now

@@ -183,7 +183,7 @@ async def test_watches_share_one_watcher_and_only_those_with_a_change_are_told(
     async def awatch(*directories: Path, **_options: Any) -> AsyncIterator[object]:
         watched.append(set(directories))
         write(other, "tasks/more.yml")
-        yield object()
+        yield {(watchfiles.Change.added, str(other.resolve() / "tasks/more.yml"))}
         await asyncio.Event().wait()
 
     monkeypatch.setattr(file_changes, "awatch", awatch)
