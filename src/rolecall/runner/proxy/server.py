@@ -30,7 +30,7 @@ from rolecall.runner.proxy.sessions import (
     Sessions,
     SessionSpec,
 )
-from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_upgrade
+from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_own_address, is_upgrade
 from rolecall.runner.proxy.writes import ConditionalWrites, OwnerInjector, removed_uid, with_delete_options
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
@@ -121,9 +121,9 @@ class Proxy:
         with in_use, session.track_request(), bound_contextvars(**spec.log_fields):
             if request.method == "CONNECT":
                 return await self._tunnels.serve(request, caller, self._runner.server)
-            if (refused := self._refuse_target(request.raw_path)) is not None:
-                return refused
             target = origin_form(request.raw_path)
+            if (refused := _refused(request, target)) is not None:
+                return refused
             info = parse(request.method, target)
             context = TraceContext.of_request(request.headers, spec.new_traceparent)
             proxied = ProxiedRequest(session, caller.origin, request.method, target, info, request.headers, context)
@@ -139,13 +139,6 @@ class Proxy:
                 if spec.on_exchange is not None:
                     spec.on_exchange(proxied.exchange(response))
             return response
-
-    def _refuse_target(self, target: str) -> web.Response | None:
-        """Return the response to a request for another server, or with an invalid target; None for any other."""
-        server = authority_of(target)
-        if server and server not in (f"{self._host}:{self._port}", f"localhost:{self._port}"):
-            return forward.other_server(target)
-        return None if is_valid_target(origin_form(target)) else forward.bad_request(origin_form(target))
 
     def _authenticate(self, request: web.BaseRequest) -> Caller | None:
         """Return the caller of a request, from its headers or from the CONNECT tunnel it came through."""
@@ -220,3 +213,11 @@ class Proxy:
                 pending.record_response(status, found.content if status == HTTPStatus.OK else None, found.keys)
         await self._read_inspector.report(proxied, found)
         return response
+
+
+def _refused(request: web.BaseRequest, target: str) -> web.Response | None:
+    """Return the response to a request for another server, or with an invalid target; None for any other."""
+    server = authority_of(request.raw_path)
+    if server and (request.transport is None or not is_own_address(request.transport, server)):
+        return forward.other_server(request.raw_path)
+    return None if is_valid_target(target) else forward.bad_request(target)

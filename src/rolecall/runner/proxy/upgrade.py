@@ -198,6 +198,12 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
+def is_own_address(transport: asyncio.BaseTransport, authority: str) -> bool:
+    """Return whether a host with its port is the address at which the proxy accepted a connection."""
+    host, port = transport.get_extra_info("sockname")[:2]
+    return authority in (f"{host}:{port}", f"localhost:{port}")
+
+
 class _TunnelProtocol(asyncio.Protocol):
     """Serves a connection with the inner protocol, and notifies the outer one when it is lost."""
 
@@ -236,9 +242,7 @@ class ConnectTunnels:
         transport = request.transport
         if transport is None:
             raise ConnectionResetError("the run has closed its connection")
-        host, _, port = request.raw_path.rpartition(":")
-        own_host, own_port = transport.get_extra_info("sockname")[:2]
-        if host not in {own_host, "localhost"} or port != str(own_port):
+        if not is_own_address(transport, request.raw_path):
             message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
             return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
         if caller is not None:
