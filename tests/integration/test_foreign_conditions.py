@@ -4,9 +4,8 @@ from rolecall.kube.references import GVK
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.support.things import MANIFEST, THING, WATCH, write_role
-from tests.support.world import TIMEOUT_SECONDS, World, condition, eventually, is_true
+from tests.support.world import POD, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
-POD = GVK("", "v1", "Pod")
 SLICE = GVK("discovery.k8s.io", "v1", "EndpointSlice")
 SERVED = """
 apiVersion: v1

@@ -18,10 +18,9 @@ from rolecall.workbench.controlplane.cluster import free_port
 from rolecall.workbench.controlplane.components import KUBELET, RESPONSES_LABEL
 from rolecall.workbench.controlplane.state import is_alive
 from tests.integration.shared import Role, Shared, Things
-from tests.support.world import DEPLOYMENT, EVENT, TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.world import DEPLOYMENT, EVENT, POD, TIMEOUT_SECONDS, World, eventually, is_true
 
 NODE = GVK("", "v1", "Node")
-POD = GVK("", "v1", "Pod")
 CLAIM = GVK("", "v1", "PersistentVolumeClaim")
 VOLUME = GVK("", "v1", "PersistentVolume")
 STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
