@@ -6,13 +6,14 @@ An object that only the garbage collector has yet to remove counts as removed.
 from collections.abc import Iterable
 from typing import Final
 
-from rolecall.kube.errors import NotFoundError, NotServedError, UnknownKindError
+from rolecall.kube.errors import UnknownKindError
 from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import ObjectKey, OwnerReference, RawObject
 from rolecall.workbench.comparison.end_states import EndObject, EndState, ObjectId
 from rolecall.workbench.comparison.objects import compared
 from rolecall.workbench.crashtest.simulated_operator import stored
 from rolecall.workbench.crashtest.write_log import WriteLog
+from rolecall.workbench.plan.model import ABSENT
 from rolecall.workbench.plan.reconciles import PlanContext
 
 _OF_GARBAGE_COLLECTOR: Final = frozenset({"foregroundDeletion", "orphan"})
@@ -45,5 +46,5 @@ async def _exists(context: PlanContext, owner: OwnerReference, owned: RawObject)
         resource = await context.client.resource(owner.gvk)
         namespace = ObjectKey.of_object(owned).namespace if resource.namespaced else ""
         return uid_of(await context.client.get(owner.gvk, ObjectKey(namespace, owner.name))) == owner.uid
-    except (NotFoundError, NotServedError, UnknownKindError):
+    except (*ABSENT, UnknownKindError):
         return False

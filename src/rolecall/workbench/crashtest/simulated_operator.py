@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Final
 
 from rolecall.kube.connection import Request, read_object
-from rolecall.kube.errors import NotFoundError, NotServedError
 from rolecall.kube.metadata import generation_of, resource_version_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.config.watches import Watch
@@ -22,6 +21,7 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.workbench.comparison.end_states import ObjectId
 from rolecall.workbench.crashtest.write_log import WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion
+from rolecall.workbench.plan.model import ABSENT
 from rolecall.workbench.plan.reconciles import PlanContext, PlannedReconciles
 
 StateCheck = Callable[[], Awaitable[bool]]
@@ -181,6 +181,6 @@ async def stored(context: PlanContext, ident: ObjectId) -> tuple[GVK, RawObject]
         return None
     try:
         body = await context.client.receive(Request("GET", resource.path_of(ident.key)))
-    except (NotFoundError, NotServedError):  # a run may remove the kind
+    except ABSENT:
         return None
     return resource.gvk, read_object(body, resource.plural)

@@ -6,12 +6,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from rolecall.kube.errors import NotFoundError, NotServedError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.workbench.comparison.reports import TaskName
+
+ABSENT: Final = (NotFoundError, NotServedError)
+"""The errors of a read in a sandbox of an object that doesn't exist; a run may define a kind and remove it."""
 
 
 class PlanError(Exception):

@@ -15,7 +15,6 @@ from typing import Final
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import NotFoundError, NotServedError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
@@ -42,7 +41,7 @@ from rolecall.workbench.plan.convergence import (
     wait_for_controllers,
     written_versions,
 )
-from rolecall.workbench.plan.model import ObjectChange, PlanError
+from rolecall.workbench.plan.model import ABSENT, ObjectChange, PlanError
 from rolecall.workbench.plan.sandbox import SandboxInterceptor
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.planned import playbook
@@ -206,7 +205,7 @@ class PlannedReconciles:
         """Return the status of the object in the sandbox."""
         try:
             status = (await self.context.client.get(self.watch.gvk, self.key)).get("status")
-        except (NotFoundError, NotServedError):  # a run may remove the kind
+        except ABSENT:
             return {}
         return status if isinstance(status, dict) else {}
 

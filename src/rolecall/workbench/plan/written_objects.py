@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request, read_object
-from rolecall.kube.errors import KubeError, NotFoundError, NotServedError
+from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import decode_object
@@ -19,7 +19,7 @@ from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import ProxiedRequest
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.workbench.comparison.reports import TaskName
-from rolecall.workbench.plan.model import ObjectChange, PlannedWrite
+from rolecall.workbench.plan.model import ABSENT, ObjectChange, PlannedWrite
 
 _SUCCESSES: Final = range(200, 300)
 _SELECTORS: Final = frozenset({"labelSelector", "fieldSelector"})
@@ -59,7 +59,7 @@ class WrittenObjects:
         if name and not resource.is_virtual and (info.group, info.resource, key) not in self._before:
             try:
                 obj = read_object(await self.client.receive(Request("GET", resource.path_of(key))), resource.plural)
-            except (NotFoundError, NotServedError):  # a run may define and remove the kind
+            except ABSENT:
                 obj = None
             self._keep(info, key, obj)
 
