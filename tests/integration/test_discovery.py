@@ -27,9 +27,9 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NewTraceparent, buffered_response, send, upstream_headers
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter

@@ -14,8 +14,8 @@ from rolecall.kube.client import Client
 from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
+from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.control_plane import control_plane

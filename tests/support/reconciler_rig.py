@@ -13,13 +13,13 @@ from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
-from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.support.things import THING

@@ -30,7 +30,6 @@ from rolecall.runner.election.shard_member import HeldShards, ShardMember
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
-from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory
 from rolecall.runner.record.traces import exporting, tracer_of
@@ -38,6 +37,7 @@ from rolecall.runner.runs.api_access import SharedDiscovery
 from rolecall.runner.runs.cleanup import ArtifactBudget, remove_old_kubeconfigs
 from rolecall.runner.runs.content import watch_contents
 from rolecall.runner.runs.memory import MemoryGuard
+from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ProcessRunner, Runner, cancellation_seconds
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import Check, run_environment, serving

@@ -44,7 +44,6 @@ from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
 from rolecall.runner.reconcile.kubernetes_events import WARNING, EventRecorder, EventReporter, EventSpec
-from rolecall.runner.reconcile.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, Reconciler
 from rolecall.runner.reconcile.status import (
@@ -61,6 +60,7 @@ from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.cleanup import OrphanedWorkspaces
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.runs.process import Runner
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.system.logs import get_logger

@@ -17,7 +17,7 @@ from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import NORMAL, EventSpec
-from rolecall.runner.reconcile.own_writes import SelfTriggers
+from rolecall.runner.runs.own_writes import SelfTriggers
 from rolecall.system.clock import Clock
 
 DELAYED: Final = "ReconcileDelayed"

@@ -40,7 +40,6 @@ from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
-from rolecall.runner.reconcile.own_writes import SelfTriggers
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.status import (
     ReconcileOutcome,
@@ -55,6 +54,7 @@ from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, wri
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.own_writes import SelfTriggers
 from rolecall.runner.runs.process import new_ident
 from rolecall.system.blocking_work import uninterrupted
 from rolecall.system.logs import get_logger

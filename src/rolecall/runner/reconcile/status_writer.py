@@ -35,7 +35,6 @@ from rolecall.kube.errors import (
 from rolecall.kube.metadata import generation_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
-from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.reconcile.status import (
     ConditionContext,
     Readiness,
@@ -46,6 +45,7 @@ from rolecall.runner.reconcile.status import (
     should_write,
     smaller,
 )
+from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.variables import all_values
 from rolecall.system.logs import get_logger
 

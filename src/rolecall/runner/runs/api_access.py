@@ -112,7 +112,7 @@ class SharedDiscovery:
 
 
 class WriteRecorder(Protocol):
-    """Records what runs write; ``rolecall.runner.reconcile.own_writes.OwnWrites`` is one."""
+    """Records what runs write; ``rolecall.runner.runs.own_writes.OwnWrites`` is one."""
 
     def record_write(self, request: tuple[GVK, ObjectKey], obj: RawObject) -> None:
         """Record an object as the API server returned it."""

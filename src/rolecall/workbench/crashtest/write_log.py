@@ -15,8 +15,8 @@ from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.proxy.sessions import ProxiedRequest, RequestOrigin
-from rolecall.runner.reconcile.own_writes import OwnWrites, Request
 from rolecall.runner.record.run_record import RunRecord
+from rolecall.runner.runs.own_writes import OwnWrites, Request
 from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.system.processes import KILL_LIMIT_SECONDS, kill_all
 from rolecall.workbench.comparison.end_states import ObjectId

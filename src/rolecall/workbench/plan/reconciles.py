@@ -23,7 +23,6 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
-from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
@@ -31,6 +30,7 @@ from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import OnEvent, Runner, RunSpec
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory

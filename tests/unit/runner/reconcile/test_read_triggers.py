@@ -15,9 +15,9 @@ from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
-from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers
 from rolecall.runner.runs.events import Counts, RunSummary
+from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from tests.unit.manual_clock import settle
 from tests.unit.runner.controller.fake_server import WIDGET
 from tests.unit.runner.reads.rig import ONE, SONG, VERBS, Rig

@@ -32,10 +32,10 @@ from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.reconcile import status_writer
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
-from rolecall.runner.reconcile.own_writes import PrimaryCause
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.runner.reconcile.status import condition_of
 from rolecall.runner.runs.events import Counts, RunSummary
+from rolecall.runner.runs.own_writes import PrimaryCause
 from rolecall.runner.watch_controller import initial_priority
 from tests.support.reconciler_contract import PERIOD, SUCCESSFUL
 from tests.support.reconciler_rig import (

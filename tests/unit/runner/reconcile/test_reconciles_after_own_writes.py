@@ -1,5 +1,5 @@
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.own_writes import KEEP_SECONDS, OwnWrites
+from rolecall.runner.runs.own_writes import KEEP_SECONDS, OwnWrites
 from tests.unit.manual_clock import ManualClock
 
 WIDGET = GVK("example.com", "v1", "Widget")

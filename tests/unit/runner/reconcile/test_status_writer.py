@@ -15,9 +15,9 @@ from rolecall.kube.errors import (
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile import status_writer
-from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.reconcile.status import ReconcileOutcome
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
+from rolecall.runner.runs.own_writes import OwnWrites
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World, condition
 from tests.unit.fake_cluster import FakeCluster

@@ -17,10 +17,10 @@ from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.settings import LogEvents, Settings
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
 from rolecall.runner.runs.launcher import Launcher, check_size, count_values, log_line
+from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ColdStarter, OnEvent, ProcessRunner, RunSpec
 from tests.support.reconciler_rig import SUCCESS
 from tests.support.things import THING

@@ -2,7 +2,7 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.reconcile.own_writes import OwnWrites, PrimaryCause, SelfTriggers
+from rolecall.runner.runs.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 
 THING = GVK("test.rolecall.dev", "v1", "Thing")
 ONE, OTHER = ObjectKey("default", "one"), ObjectKey("default", "other")
