@@ -12,9 +12,10 @@ from bench.core_versions import PROJECT, SAMPLES, role_of
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
-from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.variables import extra_vars
+from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.warm.starter import ForkserverStarter
 
 RUNS = 3
@@ -44,12 +45,12 @@ async def _measured(directory: Path, starter: ForkserverStarter, runner: Process
         api_version, kind, name = SAMPLES[case]
         gvk, key = GVK.of_object({"apiVersion": api_version, "kind": kind}), ObjectKey(*name.split("/"))
         async with await Client.connect(os.environ["KUBECONFIG"]) as client:
-            variables = extra_vars(ExtraVarsRequest(await client.get(gvk, key), gvk, mark_unsafe=True))
+            variables = extra_vars(await client.get(gvk, key), Watch(gvk, RoleContent(role)), mark_unsafe=True)
     workspace = Workspace(directory / "runs" / version("ansible-core"), gvk, key)
     used = 0.0
     for _ in range(RUNS):
         ident = new_ident()
-        workspace.prepare(ident, Inputs(extra_vars=variables))
+        workspace.prepare(ident, variables)
         before = _children_seconds(starter)
         summary = await runner.run(RunSpec(ident, workspace, RoleContent(role)), lambda _event: None)
         if summary.failures:

@@ -11,7 +11,7 @@ from bench.process_tree import memory_bytes
 
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.runs.api_access import KUBECONFIG_PREFIX
+from rolecall.runner.runs.run import KUBECONFIG_PREFIX
 from rolecall.runner.runs.workspace import workspaces_of
 from tests.chaos import process_table
 from tests.chaos.heartbeats import HEARTBEAT, PASSING

@@ -4,17 +4,18 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.proxy.sessions import ProxyCredentials, SessionSpec
+from rolecall.runner.proxy.sessions import ProxyCredentials
 from rolecall.workbench.controlplane import ControlPlane
+from tests.support.proxied_run import ReportedRun
 from tests.support.world import TIMEOUT_SECONDS, World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -22,16 +23,14 @@ CONFIG_MAP = GVK("", "v1", "ConfigMap")
 
 @dataclass
 class Run:
-    """A run of a ConfigMap named primary, and what it has reported."""
+    """A run of a ConfigMap named primary."""
 
     world: World
     proxy: Proxy
-    spec: SessionSpec
+    itself: ReportedRun
     credentials: ProxyCredentials
     home: Path
     programs: Path
-    written: list[RawObject] = field(default_factory=list)
-    dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
 
     async def kubectl(self, *arguments: str, text: str = "") -> tuple[int, str]:
         """Run kubectl in the test's namespace as a play would; return the exit code and output."""
@@ -78,7 +77,7 @@ class Run:
 
     def noted(self) -> list[str]:
         """Return the versions that were recorded as the run's own writes."""
-        return [obj["metadata"]["resourceVersion"] for obj in self.written]
+        return [obj["metadata"]["resourceVersion"] for obj in self.itself.written]
 
 
 def config_map(world: World, name: str, value: str = "1", **metadata: object) -> RawObject:
@@ -97,14 +96,9 @@ async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncItera
     primary = await world.client.create(config_map(world, "primary"))
     proxy = Proxy(world.client)
     await proxy.start()
-    written: list[RawObject] = []
-    dependents: list[tuple[GVK, Ownership]] = []
-    spec = SessionSpec(
-        owner=Owner(CONFIG_MAP, ObjectKey(world.namespace, "primary"), primary["metadata"]["uid"], namespaced=True),
-        on_write=written.append,
-        on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
-    )
-    credentials = proxy.register(spec)
+    owner = Owner(CONFIG_MAP, ObjectKey(world.namespace, "primary"), primary["metadata"]["uid"], namespaced=True)
+    itself = ReportedRun("7", owner)
+    credentials = proxy.register(itself)
     (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())
-    yield Run(world, proxy, spec, credentials, tmp_path, defined.program_directory, written, dependents)
+    yield Run(world, proxy, itself, credentials, tmp_path, defined.program_directory)
     await proxy.stop()

@@ -23,15 +23,17 @@ from kubernetes.aio.client import Configuration
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.discovery import AGGREGATED, AggregatedDiscovery
+from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NewTraceparent, buffered_response, send, upstream_headers
+from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ProcessRunner
-from rolecall.runner.runs.workspace import Inputs
+from rolecall.runner.runs.run import Run, credentials
+from rolecall.runner.runs.shared_discovery import SharedDiscovery
 from rolecall.runner.warm.starter import ForkserverStarter
 from tests.integration.test_runner import Bench
 from tests.support.things import SCHEMA
@@ -148,7 +150,9 @@ class Runs:
     """Runs warm in the name of a ConfigMap, and remembers which discovery each has requested."""
 
     bench: Bench
-    access: ApiAccess
+    proxy: Proxy
+    discovery: SharedDiscovery
+    directory: Path
     primary: RawObject
     group: str = field(default_factory=lambda: f"g{uuid.uuid4().hex[:8]}.example.com")
     asked: list[str] = field(default_factory=list)
@@ -158,9 +162,19 @@ class Runs:
         """Run a role to its end."""
         role = self.bench.role(tasks, name)
         values: dict[str, Any] = {"group": self.group, "ns": self.primary["metadata"]["namespace"]}
-        job = self.bench.job(role, Inputs({**values, "definition": definition_of(self.group)}))
+        job = self.bench.job(role, {**values, "definition": definition_of(self.group)})
         self.asked.clear()
-        async with self.access.open(CONFIG_MAP, self.primary, job.ident, self) as given:
+        owner = Owner(CONFIG_MAP, ObjectKey.of_object(self.primary), uid_of(self.primary), namespaced=True)
+        run = Run(
+            id=job.ident,
+            owner=owner,
+            is_recorded=True,
+            own_writes=OwnWrites(),
+            on_dependent=lambda *_: None,
+            record=self,
+            discovery=await self.discovery.for_run(),
+        )
+        async with credentials(self.proxy, run, self.directory, {}) as given:
             spec = replace(job, environment=replace(given, revoke=None))
             return await self.bench.runner.run(spec, self.bench.events.append)
 
@@ -169,6 +183,9 @@ class Runs:
         summary = await self.run(tasks, name)
         assert summary.is_successful, summary.message
         return dict(summary.stats)
+
+    def on_event(self, event: RunEvent) -> None:
+        """Take no note of an event."""
 
     def on_exchange(self, exchange: Exchange) -> None:
         """Take note of a request for discovery."""
@@ -198,8 +215,7 @@ async def start(
             discovery = SharedDiscovery(AggregatedDiscovery(client))
             directory = tmp_path / "access"
             directory.mkdir()
-            access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, directory, discovery=discovery)
-            return Runs(bench, access, primary)
+            return Runs(bench, proxy, discovery, directory, primary)
 
         yield start_runs
 

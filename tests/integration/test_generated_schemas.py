@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
@@ -25,7 +26,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK
-from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars, snake_case, snake_case_keys
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.runs.variables import extra_vars, snake_case, snake_case_keys
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.api_client import ApiClient, Response
 from rolecall.workbench.project.argument_specs import check_arguments
@@ -331,7 +334,7 @@ def is_part(value: Any, whole: Any) -> bool:
 
 def rejections(entry: Json, obj: Json) -> list[str]:
     """Return Ansible's errors about the variables of a run, including those of the entry point's rules."""
-    found = extra_vars(ExtraVarsRequest(obj, GVK.of_object(obj)))
+    found = extra_vars(obj, Watch(GVK.of_object(obj), RoleContent(Path("role"))))
     variables = {name: value for name, value in found.items() if name in entry["options"]}
     as_option = {"spec": {**entry, "type": "dict", "required": True}}
     return errors(entry["options"], variables) + errors(as_option, {"spec": variables})

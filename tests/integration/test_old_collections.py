@@ -10,9 +10,9 @@ from tools.fingerprints import release_sources
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.run import RunEnvironment
+from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.workbench.controlplane import ControlPlane
@@ -50,7 +50,7 @@ async def config_map(plane: ControlPlane, directory: Path, name: str, template: 
     workspace = Workspace(directory / "runs", CONFIG_MAP, ObjectKey("default", name))
     ident = new_ident()
     variables: dict[str, Any] = {"name": name, "words": ["one", "two"]}
-    workspace.prepare(ident, Inputs(extra_vars=variables))
+    workspace.prepare(ident, variables)
     environment = RunEnvironment({"K8S_AUTH_KUBECONFIG": str(plane.kubeconfig)})
     with capture_logs() as lines:
         async with ForkserverStarter([role], on_patches=reported.extend) as starter:

@@ -10,10 +10,9 @@ import pytest
 import pytest_asyncio
 
 from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
-from rolecall.runner.runs.workspace import Inputs
+from rolecall.runner.runs.run import RunEnvironment
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
 from rolecall.workbench.plan.reconciles import PlannedRunner, planned_environment, read_notes
@@ -97,7 +96,7 @@ class Planner:
     ) -> Planned:
         """Run a role or a playbook, with more variables in its environment."""
         playbook = content.path if isinstance(content, PlaybookContent) else None
-        job = self.bench.job(content, Inputs({"outside": str(self.outside)}, playbook=playbook))
+        job = self.bench.job(content, {"outside": str(self.outside)}, playbook=playbook)
         runner = PlannedRunner(self.bench.runner, planned_environment(self.directory, run_commands=run_commands))
         job = replace(job, environment=RunEnvironment(environment))
         summary = await runner.run(job, self.bench.events.append)
@@ -515,7 +514,7 @@ async def test_waits_are_short(warm: Planner) -> None:
 
 async def test_a_plan_that_cannot_withhold_does_not_run(planner: Planner) -> None:
     planner.directory.rmdir()
-    job = planner.bench.job(planner.bench.role(ASK), Inputs({"outside": str(planner.outside)}))
+    job = planner.bench.job(planner.bench.role(ASK), {"outside": str(planner.outside)})
     runner = PlannedRunner(planner.bench.runner, planned_environment(planner.directory))
     summary = await runner.run(job, planner.bench.events.append)
     assert not summary.is_successful
@@ -523,6 +522,6 @@ async def test_a_plan_that_cannot_withhold_does_not_run(planner: Planner) -> Non
 
 
 async def test_a_run_that_is_no_plan_runs_everything(warm: Planner) -> None:
-    inputs = Inputs({"outside": str(warm.outside)})
-    assert (await warm.bench.run(warm.bench.role(ASK), inputs)).is_successful
+    outside = {"outside": str(warm.outside)}
+    assert (await warm.bench.run(warm.bench.role(ASK), outside)).is_successful
     assert warm.outside_names() == ["touched"]

@@ -27,14 +27,14 @@ async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
     ):
         code, output = await run.kubectl(*arguments, text=text)
         assert code == 0, output
-        assert await run.owners(name) == [run.spec.owner.uid]
+        assert await run.owners(name) == [run.itself.owner.uid]
         assert (await run.metadata(name))["resourceVersion"] in run.noted()
-    assert set(run.dependents) == {(CONFIG_MAP, Ownership.OWNER_REFERENCE)}
+    assert set(run.itself.dependents) == {(CONFIG_MAP, Ownership.OWNER_REFERENCE)}
 
 
 async def test_a_users_object_is_not_adopted_unless_the_annotation_asks(run: Run) -> None:
     await run.world.client.create(config_map(run.world, "users"))
-    for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.spec.owner.uid])):
+    for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.itself.owner.uid])):
         text = json.dumps(config_map(run.world, "users", value, annotations=annotations))
         code, output = await run.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=text)
         assert code == 0, output
@@ -62,7 +62,7 @@ async def test_exec_gets_as_far_as_the_api_server_can_take_it(run: Run) -> None:
 
 async def test_after_revocation_kubectl_is_refused(run: Run) -> None:
     assert (await run.kubectl("get", "configmaps"))[0] == 0
-    await run.proxy.revoke(run.spec)
+    await run.proxy.revoke(run.itself)
     code, output = await run.kubectl("get", "configmaps")
     assert code != 0
     assert "no secret of a live run" in output or "Unauthorized" in output or "must be logged in" in output, output
@@ -103,7 +103,7 @@ async def test_modules_of_kubernetes_core_create_own_and_note(run: Run, tmp_path
     code, output = await run.command(str(Path(sys.executable).parent / "ansible-playbook"), str(playbook), *variables)
     assert code == 0, output
     for name in ("plain", "threeway", "server"):
-        assert await run.owners(name) == [run.spec.owner.uid]
+        assert await run.owners(name) == [run.itself.owner.uid]
         assert (await run.metadata(name))["resourceVersion"] in run.noted()
 
 

@@ -85,7 +85,7 @@ async def stored(run: Run) -> RawObject | None:
 @pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict"])
 async def test_of_duplicate_keys_the_last_is_stored_or_all_are_rejected(asking: Asking, validation: str) -> None:
     run = asking.run
-    owner = run.spec.owner
+    owner = run.itself.owner
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner.key.name, "uid": owner.uid}
     for case, text in DUPLICATES.items():
         body = text.replace("OWNER", json.dumps(reference)).encode()
@@ -113,7 +113,7 @@ async def test_odd_bodies_are_stored_as_the_api_server_reads_them_with_an_owner(
         found = await stored(run)
         seen = (status, found and found.get("data"), found and owners(found))
         code = expected.get("code", 201)
-        wanted = (code, expected.get("data") if code == 201 else None, [run.spec.owner.uid] if code == 201 else None)
+        wanted = (code, expected.get("data") if code == 201 else None, [run.itself.owner.uid] if code == 201 else None)
         if seen != wanted:
             differences[case] = (seen, wanted, expected.get("message"))
     assert not differences, "\n".join(f"{case}: {each}" for case, each in differences.items())

@@ -48,11 +48,11 @@ async def test_a_chart_is_installed_upgraded_and_uninstalled(run: Run, helm: str
         code, output = await run.command(*words)
         assert code == 0, output
         assert (await run.world.get(CONFIG_MAP, "charted"))["data"] == {"colour": colour}
-        assert await run.owners("charted") == [run.spec.owner.uid]
+        assert await run.owners("charted") == [run.itself.owner.uid]
     releases = await run.world.objects(SECRET)
     assert len(releases) == 2
     for release in releases:
-        assert [owner["uid"] for owner in release["metadata"]["ownerReferences"]] == [run.spec.owner.uid]
+        assert [owner["uid"] for owner in release["metadata"]["ownerReferences"]] == [run.itself.owner.uid]
     code, output = await run.command(helm, "uninstall", "release", *place)
     assert code == 0, output
     assert await run.world.find(CONFIG_MAP, "charted") is None

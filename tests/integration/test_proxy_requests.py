@@ -1,7 +1,6 @@
 """Requests that the proxy changes or forwards unchanged, compared with direct requests to the API server."""
 
 import asyncio
-import dataclasses
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -56,7 +55,7 @@ async def test_whatever_kubectl_does_works(run: Run) -> None:
     """create, get, get -w, label, patch, scale, rollout, apply and delete; what is created is owned."""
     code, output = await run.kubectl("create", "deployment", "web", "--image=none")
     assert code == 0, output
-    assert owners(await run.world.get(DEPLOYMENT, "web")) == [run.spec.owner.uid]
+    assert owners(await run.world.get(DEPLOYMENT, "web")) == [run.itself.owner.uid]
     for arguments in (
         ("label", "deployment", "web", "tier=front"),
         ("annotate", "deployment", "web", "a=b"),
@@ -85,7 +84,7 @@ async def test_a_watch_of_kubectl_ends_with_the_run(run: Run) -> None:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 while name not in (await process.stdout.readline()).decode():
                     pass
-        await run.proxy.revoke(run.spec)
+        await run.proxy.revoke(run.itself)
         await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
@@ -97,7 +96,7 @@ async def test_what_is_created_in_protobuf_is_owned(asking: Asking) -> None:
     status, answer = await asking.proxy("POST", asking.path, body, Content_Type=PROTOBUF, Accept=PROTOBUF)
     assert (status, answer[:4]) == (201, b"k8s\x00")
     metadata = await asking.run.metadata("binary")
-    assert owners({"metadata": metadata}) == [asking.run.spec.owner.uid]
+    assert owners({"metadata": metadata}) == [asking.run.itself.owner.uid]
     assert metadata["finalizers"] == ["example.com/none"]
     await asking.run.world.patch(CONFIG_MAP, "binary", {"metadata": {"finalizers": None}})
 
@@ -141,7 +140,7 @@ async def test_no_oddity_creates_what_nobody_owns(asking: Asking, oddity: str, h
     writer.close()
     found = await run.world.find(CONFIG_MAP, "odd")
     assert (status == 201) == (found is not None)
-    assert found is None or owners(found) == [run.spec.owner.uid]
+    assert found is None or owners(found) == [run.itself.owner.uid]
 
 
 async def test_lists_tables_and_watches_are_the_api_servers(asking: Asking) -> None:
@@ -216,7 +215,7 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
         )
         code, output = await run.kubectl("apply", "-f", "-", text=json.dumps(config_map(run.world, "applied")))
         assert code == 0, output
-        assert await run.owners("applied") == [run.spec.owner.uid]
+        assert await run.owners("applied") == [run.itself.owner.uid]
         playbook = tmp_path / "playbook.yml"
         task = {"kubernetes.core.k8s": {"definition": config_map(run.world, "by-module")}}
         playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
@@ -225,7 +224,7 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
             program, str(playbook), "-e", f"ansible_python_interpreter={sys.executable}", HOME=str(tmp_path)
         )
         assert code == 0, output
-        assert await run.owners("by-module") == [run.spec.owner.uid]
+        assert await run.owners("by-module") == [run.itself.owner.uid]
     finally:
         await run.world.client.delete(API_SERVICE, ObjectKey("", f"v1.{group}"))
 
@@ -276,9 +275,6 @@ async def test_update_without_version_is_the_runs_own_change(asking: Asking) -> 
 async def test_only_a_real_deletion_is_the_runs_own(asking: Asking) -> None:
     """The API server itself shows, for each body and query, whether it reads them as a dry run."""
     run = asking.run
-    removed: list[str] = []
-    spec = dataclasses.replace(run.spec, on_removal=removed.append)
-    credentials = run.proxy.register(spec)
     dry, real = b'{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}', b'{"kind":"DeleteOptions"}'
     protobuf = b"k8s\x00\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x05\x2a\x03All"
     bodies = ((dry, "application/json"), (b"dryRun: [All]", "application/yaml"), (protobuf, PROTOBUF))
@@ -291,12 +287,12 @@ async def test_only_a_real_deletion_is_the_runs_own(asking: Asking) -> None:
                 f"{asking.path}/{name}{query}",
                 body,
                 Content_Type=content_type or "application/json",
-                Authorization=f"Bearer {credentials.secret}",
+                Authorization=f"Bearer {run.credentials.secret}",
             )
             assert status == 200, answer
             is_gone = await run.world.find(CONFIG_MAP, name) is None
-            assert (body, query, uid in removed) == (body, query, is_gone)
-    assert len(removed) == 3
+            assert (body, query, uid in run.itself.removed) == (body, query, is_gone)
+    assert len(run.itself.removed) == 3
 
 
 async def test_server_side_apply_of_kubectl_stores_only_what_was_applied(run: Run) -> None:

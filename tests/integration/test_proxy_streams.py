@@ -100,7 +100,7 @@ async def test_a_command_ends_with_the_run(run: Run, protocol: str) -> None:
     command = run.kubectl_command("exec", "web", "--", "sh", "-c", "echo begun; sleep 600")
     async with run.process(*command, **variables) as process:
         await read_until(process, b"begun")
-        await run.proxy.revoke(run.spec)
+        await run.proxy.revoke(run.itself)
         await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
@@ -118,7 +118,7 @@ async def test_a_port_is_forwarded_until_the_run_ends(run: Run, protocol: str) -
             writer.write(b"ping\n")
             assert await asyncio.wait_for(reader.readexactly(10), TIMEOUT_SECONDS) == b"ping\nping\n"
             writer.close()
-        await run.proxy.revoke(run.spec)
+        await run.proxy.revoke(run.itself)
         await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
@@ -131,7 +131,7 @@ async def test_logs_are_followed_until_the_run_ends(run: Run, kubelet: Kubelet, 
             write_log(kubelet, line)  # who attaches sees only what is said from then on
             await asyncio.wait({reading}, timeout=0.2)
         await reading
-        await run.proxy.revoke(run.spec)
+        await run.proxy.revoke(run.itself)
         await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 

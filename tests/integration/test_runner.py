@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import psutil
 import pytest
@@ -19,12 +20,12 @@ import pytest_asyncio
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.process_marks import RUNNER_MODULE, kill_run_processes, processes_of_run
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.run import RunEnvironment
+from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.control_groups import ContainerMemory, ControlGroup
 from rolecall.system.processes import reap_children
@@ -74,15 +75,19 @@ class Bench:
         path.write_text(dedent(text))
         return PlaybookContent(path)
 
-    def job(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> RunSpec:
-        """Prepare the workspace for a run."""
+    def job(
+        self, content: RoleContent | PlaybookContent, variables: Mapping[str, Any] | None = None, **inputs: Any
+    ) -> RunSpec:
+        """Prepare the workspace for a run; ``inputs`` are those of ``Workspace.prepare``."""
         ident = new_ident()
-        self.workspace.prepare(ident, inputs or Inputs({}))
+        self.workspace.prepare(ident, variables or {}, **inputs)
         return RunSpec(ident, self.workspace, content, grace_seconds=0.5)
 
-    async def run(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> RunSummary:
+    async def run(
+        self, content: RoleContent | PlaybookContent, variables: Mapping[str, Any] | None = None
+    ) -> RunSummary:
         """Run to the end; events are kept."""
-        return await self.runner.run(self.job(content, inputs), self.events.append)
+        return await self.runner.run(self.job(content, variables), self.events.append)
 
     def files(self) -> list[Path]:
         """Return every file of the workspace."""
@@ -157,7 +162,7 @@ async def test_a_role_runs_with_its_variables(bench: Bench) -> None:
         - name: Leave something
           ansible.builtin.set_stats: {aggregate: false, data: {pods: 3}}
     """)
-    summary = await bench.run(role, Inputs({"size": 3, "ansible_operator_meta": {"name": "x"}}))
+    summary = await bench.run(role, {"size": 3, "ansible_operator_meta": {"name": "x"}})
     assert summary.is_successful
     assert summary.counts.ok == 2
     assert summary.stats == {"pods": 3}
@@ -195,7 +200,7 @@ async def test_a_playbook_runs_where_it_lies(bench: Bench) -> None:
 @WARM_ONLY
 async def test_words_of_ansible_args_and_verbosity_reach_ansible(bench: Bench) -> None:
     role = bench.role("- ansible.builtin.debug: {msg: '{{ ansible_check_mode }} {{ ansible_verbosity }} {{ mine }}'}\n")
-    job = replace(bench.job(role, Inputs({"mine": "object"}, cmdline="--check -e mine=args")), verbosity=3)
+    job = replace(bench.job(role, {"mine": "object"}, cmdline="--check -e mine=args"), verbosity=3)
     await bench.runner.run(job, bench.events.append)
     assert "True 3 object" in {event.message for event in bench.events}
 
@@ -301,7 +306,7 @@ async def test_a_secret_reaches_the_play_and_no_file(bench: Bench, monkeypatch: 
           ansible.builtin.command: env
     """)
     job = replace(
-        bench.job(role, Inputs({"length": len(SECRET)})),
+        bench.job(role, {"length": len(SECRET)}),
         environment=RunEnvironment(secrets={"ROLECALL_RUN_SECRET": SECRET}),
         verbosity=4,
     )

@@ -17,11 +17,10 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.runs.process_marks import processes_of_run
-from rolecall.runner.runs.workspace import Inputs
+from rolecall.runner.runs.run import RunEnvironment
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
 from tests.integration.test_runner import Bench, has_module, until, zombies
@@ -143,7 +142,7 @@ def parent_in(status: str) -> str:
 
 async def tell(bench: Bench, role: RoleContent, **own: str) -> RunSummary:
     """Run the role that inspects its surroundings, with its own environment variables."""
-    job = bench.job(role, Inputs({"extra": {f"EXTRA_{name}": value for name, value in own.items()}}))
+    job = bench.job(role, {"extra": {f"EXTRA_{name}": value for name, value in own.items()}})
     return await bench.runner.run(replace(job, environment=RunEnvironment(own)), bench.events.append)
 
 
@@ -207,7 +206,7 @@ async def test_killed_server_fails_its_runs_but_not_later_ones(bench: Bench, sta
 async def test_stopped_server_affects_neither_its_runs_nor_later_ones(
     bench: Bench, starter: ForkserverStarter, tmp_path: Path
 ) -> None:
-    job = bench.job(bench.role(WAIT, name="wait"), Inputs({"file": os.fspath(tmp_path / "go")}))
+    job = bench.job(bench.role(WAIT, name="wait"), {"file": os.fspath(tmp_path / "go")})
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: any(event.task == "Wait" for event in bench.events))
     server = server_of(starter)

@@ -4,6 +4,7 @@ The content of a case is copied for each run, so that a run may write next to it
 `<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines.
 """
 
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -14,11 +15,11 @@ from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.process import Runner, RunSpec, new_ident
 from rolecall.runner.runs.process_marks import processes_of_run
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.run import RunEnvironment
+from rolecall.runner.runs.workspace import Workspace
 from tests.parity.cases import Case
 from tests.parity.normalization import Normalizer
 from tests.parity.observation import Observation, artifact_names, read_events, read_tree
@@ -92,7 +93,11 @@ class Stage:
         workspace = Workspace(self.root / "runs", GVK("example.com", "v1", "Parity"), ObjectKey("default", "case"))
         ident = new_ident()
         self.idents.append(ident)
-        workspace.prepare(ident, self._inputs(case, project, scratch))
+        playbook = project / "site.yml"
+        variables = {**case.variables, "scratch": str(scratch), "project": str(project), **self.places}
+        found = playbook if playbook.exists() else None
+        workspace.prepare(ident, variables, self._fill(case.cmdline), found)
+        (workspace.path / "env/envvars").write_text(json.dumps(self._filled(case.file_environment)))
         reported: list[RunEvent] = []
         async with self.grants(ident) as grant:
             summary = await runner.run(self._job(case, ident, workspace, grant), reported.append)
@@ -119,16 +124,6 @@ class Stage:
             environment=replace(grant, variables={**own, **grant.variables}),
             timeout_seconds=case.timeout_seconds,
             grace_seconds=1,
-        )
-
-    def _inputs(self, case: Case, project: Path, scratch: Path) -> Inputs:
-        variables: dict[str, Any] = {**case.variables, "scratch": str(scratch), "project": str(project), **self.places}
-        playbook = project / "site.yml"
-        return Inputs(
-            extra_vars=variables,
-            environment=self._filled(case.file_environment),
-            cmdline=self._fill(case.cmdline),
-            playbook=playbook if playbook.exists() else None,
         )
 
     def _filled(self, variables: Mapping[str, str]) -> dict[str, str]:

@@ -12,10 +12,13 @@ import pytest_asyncio
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import AggregatedDiscovery
+from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.own_writes import OwnWrites
+from rolecall.runner.runs.run import Run, RunEnvironment, credentials
+from rolecall.runner.runs.shared_discovery import SharedDiscovery
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.control_plane import control_plane
@@ -58,8 +61,21 @@ async def primary_in(client: Client, directory: Path) -> AsyncIterator[tuple[Wor
     proxy = Proxy(client)
     await proxy.start()
     discovery = SharedDiscovery(AggregatedDiscovery(client))
-    access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, directory, discovery=discovery)
-    yield World(client, name), lambda ident: access.open(THING, primary, ident)
+    owner = Owner(THING, ObjectKey.of_object(primary), uid_of(primary), namespaced=True)
+
+    @asynccontextmanager
+    async def grant(ident: str) -> AsyncIterator[RunEnvironment]:
+        run = Run(
+            id=ident,
+            owner=owner,
+            own_writes=OwnWrites(),
+            on_dependent=lambda *_: None,
+            discovery=await discovery.for_run(),
+        )
+        async with credentials(proxy, run, directory, {}) as environment:
+            yield environment
+
+    yield World(client, name), grant
     await proxy.stop()
     await client.delete(NAMESPACE, ObjectKey("", name))
 

@@ -16,7 +16,6 @@ from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
-from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
@@ -100,7 +99,6 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
     own_writes = OwnWrites()
     runner = ScriptedRunner()
     watched = replace(Watch(THING, RoleContent(root / "roles" / "thing")), **watch)
-    access = ApiAccess(world.client, Proxy(world.client), own_writes, lambda _gvk, _ownership: None, root)
     self_triggers = SelfTriggers(THING, own_writes)
     events: list[EventSpec] = []
     reports: list[str] = []
@@ -109,7 +107,9 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
     reconciler = Reconciler(
         watch=watched,
         primaries=primaries,
-        launcher=Launcher(watched, runner, access, Settings(), root),
+        launcher=Launcher(
+            watched, Settings(), runner, root, world.client, Proxy(world.client), own_writes, lambda *_: None
+        ),
         status=StatusWriter(
             primaries, Readiness.of_watch(watched, default=False), lambda _, text: reports.append(text)
         ),

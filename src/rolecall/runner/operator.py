@@ -33,12 +33,12 @@ from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory
 from rolecall.runner.record.traces import exporting, tracer_of
-from rolecall.runner.runs.api_access import SharedDiscovery
 from rolecall.runner.runs.cleanup import ArtifactBudget, remove_old_kubeconfigs
 from rolecall.runner.runs.content import watch_contents
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ProcessRunner, Runner, cancellation_seconds
+from rolecall.runner.runs.shared_discovery import SharedDiscovery
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import Check, run_environment, serving
 from rolecall.runner.warm.starter import ForkserverStarter, starter_for

@@ -57,11 +57,11 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.cleanup import OrphanedWorkspaces
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.runs.process import Runner
+from rolecall.runner.runs.shared_discovery import SharedDiscovery
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.system.logs import get_logger
 
@@ -180,16 +180,18 @@ class WatchController:
 
     def _make_reconciler(self, context: OperatorContext) -> Reconciler:
         settings, cluster, runs, observation = context.settings, context.cluster, context.runs, context.observation
-        access = ApiAccess(
+        launcher = Launcher(
+            watch=self.watch,
+            settings=settings,
+            runner=runs.runner,
+            root=runs.root,
             client=cluster.client,
             proxy=cluster.proxy,
             own_writes=cluster.own_writes,
             on_dependent=self._on_dependent_kind,
-            directory=settings.kubeconfig_directory or runs.root,
-            inject_owner=settings.inject_owner_reference,
-            environment=runs.environment,
             reads=self._reads.sets if self._reads is not None else None,
             discovery=runs.discovery,
+            environment=runs.environment,
         )
         primaries = Primaries(cluster.client, self.watch.gvk, cluster.own_writes, cluster.may_write)
 
@@ -202,7 +204,7 @@ class WatchController:
         return Reconciler(
             watch=self.watch,
             primaries=primaries,
-            launcher=Launcher(self.watch, runs.runner, access, settings, runs.root),
+            launcher=launcher,
             status=StatusWriter(primaries, readiness, report, settings.moves_changed_conditions),
             self_triggers=self._self_triggers,
             events=EventReporter(observation.events.record),

@@ -22,7 +22,7 @@ from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 from rolecall.runner.runs.own_writes import OwnWrites
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.watch_controller import (
     ClusterContext,
@@ -475,7 +475,7 @@ class ReadBench(Bench):
         """Reconcile the object once, with a run that reads."""
         self.tell(THING, generation=1, labels={"tier": "web"})
         await self.due()
-        sets = self.controller.reconciler.launcher.access.reads
+        sets = self.controller.reconciler.launcher.reads
         assert sets is not None
         pending = sets.start(Owner(THING, ONE, "uid-one", namespaced=True)).register(
             Read(CONFIG_MAPS, "get", ObjectKey("default", "config"))
@@ -508,7 +508,7 @@ async def test_blacklisted_and_trigger_kinds_are_not_watched_as_reads(
 
 
 async def test_reads_are_not_tracked_without_watch_reads(bench: Bench) -> None:
-    assert bench.controller.reconciler.launcher.access.reads is None
+    assert bench.controller.reconciler.launcher.reads is None
 
 
 async def test_deselected_object_has_no_read_subscriptions(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -588,7 +588,7 @@ async def test_workspace_of_object_deleted_around_a_handoff_is_removed(
     removed = asyncio.create_task(bench.controller.orphaned_workspaces.keep_removing())
     await settle()
     workspace = Workspace(tmp_path, THING, ObjectKey("default", name))
-    workspace.prepare("7", Inputs({}))
+    workspace.prepare("7", {})
     if is_deleted_first:
         bench.tell(THING, "DELETED", name=name, generation=1)
     await shards.drain(0)

@@ -85,9 +85,9 @@ class ReadInspector:
     _reported: set[tuple[GVK, GVK, Ownership]] = field(default_factory=set)
 
     async def register(self, request: ProxiedRequest) -> PendingRead | None:
-        """Register a request with the observer of the run, None if it isn't a read, or not a relevant one."""
-        observer, info = request.spec.reads, request.info
-        if observer is None or not info.is_resource or info.verb not in READ_VERBS or info.subresource not in _READABLE:
+        """Register a request with its run, None if it isn't a read, or not a relevant one."""
+        info = request.info
+        if not info.is_resource or info.verb not in READ_VERBS or info.subresource not in _READABLE:
             return None
         resource = await self._resource(info)
         if resource is None:
@@ -96,7 +96,7 @@ class ReadInspector:
         is_in_all_namespaces = resource.namespaced and not info.key.namespace  # also if the request has a name
         key = ObjectKey("", "") if is_in_all_namespaces else info.key
         start = query.get("resourceVersion", "") if info.verb == "watch" else ""
-        return observer.register(Read(resource, info.verb, key, query.get("labelSelector", ""), start))
+        return request.run.reading(Read(resource, info.verb, key, query.get("labelSelector", ""), start))
 
     def should_inspect(self, info: RequestInfo, response: aiohttp.ClientResponse) -> bool:
         """Return whether a response may contain dependents or the version of an object."""
@@ -106,18 +106,18 @@ class ReadInspector:
 
     async def report(self, request: ProxiedRequest, found: Inspection) -> None:
         """Report the kind if a response shows dependents of the run's primary, and record the version of a GET."""
-        spec, info = request.spec, request.info
+        run, info = request.run, request.info
         if info.verb == "get" and isinstance(found.content, dict) and uid_of(found.content):
             request.session.record_version(info, resource_version_of(found.content))
-        if not spec.inject_owner or not found.ownerships:
+        if not run.inject_owner or not found.ownerships:
             return
         resource = await self._resource(info)
         if resource is None:
             return
         for ownership in Ownership:
-            reported = (spec.owner.gvk, resource.gvk, ownership)
+            reported = (run.owner.gvk, resource.gvk, ownership)
             if ownership in found.ownerships and reported not in self._reported:
-                spec.on_dependent(resource, ownership)
+                run.found_dependent(resource, ownership)
                 self._reported.add(reported)
 
     async def _resource(self, info: RequestInfo) -> ApiResource | None:

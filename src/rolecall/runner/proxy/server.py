@@ -25,10 +25,10 @@ from rolecall.runner.proxy.request_info import authority_of, is_valid_target, or
 from rolecall.runner.proxy.sessions import (
     Caller,
     ProxiedRequest,
+    ProxiedRun,
     ProxyCredentials,
     RequestInterceptor,
     Sessions,
-    SessionSpec,
 )
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_own_address, is_upgrade
 from rolecall.runner.proxy.writes import ConditionalWrites, OwnerInjector, removed_uid, with_delete_options
@@ -99,13 +99,13 @@ class Proxy:
         """The URL of the proxy, without a secret."""
         return f"http://{self._host}:{self._port}"
 
-    def register(self, spec: SessionSpec) -> ProxyCredentials:
+    def register(self, run: ProxiedRun) -> ProxyCredentials:
         """Start a session for a run and return its credentials."""
-        return ProxyCredentials(self.url, self._sessions.add(spec), spec.owner.key.namespace)
+        return ProxyCredentials(self.url, self._sessions.add(run), run.owner.key.namespace)
 
-    async def revoke(self, spec: SessionSpec) -> None:
+    async def revoke(self, run: ProxiedRun) -> None:
         """End the session of a run. When this returns, its secret is invalid and none of its requests is in flight."""
-        await self._sessions.revoke(spec)
+        await self._sessions.revoke(run)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Authenticate a request, respond to it, and notify the observer of its run."""
@@ -116,16 +116,16 @@ class Proxy:
             if request.method == "CONNECT":  # the Python client opens its tunnels without credentials
                 return await self._tunnels.serve(request, None, self._runner.server)
             return forward.unauthorized()
-        session, spec = caller.session, caller.session.spec
+        session, run = caller.session, caller.session.run
         in_use = self._listener.in_use(request.transport)
-        with in_use, session.track_request(), bound_contextvars(**spec.log_fields):
+        with in_use, session.track_request(), bound_contextvars(**run.log_fields):
             if request.method == "CONNECT":
                 return await self._tunnels.serve(request, caller, self._runner.server)
             target = origin_form(request.raw_path)
             if (refused := _refused(request, target)) is not None:
                 return refused
             info = parse(request.method, target)
-            context = TraceContext.of_request(request.headers, spec.new_traceparent)
+            context = TraceContext.of_request(request.headers, run.new_traceparent)
             proxied = ProxiedRequest(session, caller.origin, request.method, target, info, request.headers, context)
             response: web.StreamResponse | None = None
             try:
@@ -136,8 +136,8 @@ class Proxy:
                     logger.exception("Proxy request failed", method=request.method, target=target)
                     response = forward.internal_error(error)
             finally:
-                if spec.on_exchange is not None:
-                    spec.on_exchange(proxied.exchange(response))
+                if run.is_recorded:
+                    run.exchanged(proxied.exchange(response))
             return response
 
     def _authenticate(self, request: web.BaseRequest) -> Caller | None:
@@ -170,11 +170,11 @@ class Proxy:
 
     async def _write(self, proxied: ProxiedRequest, headers: Headers) -> web.StreamResponse:
         """Send a write, and record what it changed before the run gets the response."""
-        session, spec, info = proxied.session, proxied.spec, proxied.info
+        session, run, info = proxied.session, proxied.run, proxied.info
         if not self._may_write():
             return forward.not_leading()
-        if spec.before_write is not None and not info.is_dry_run:
-            spec.before_write(info.group)
+        if not info.is_dry_run:
+            run.about_to_write(info.group)
         # The response must be decodable here: uncompressed, and in JSON if the client accepts it.
         for name in ("Accept-Encoding", "Content-Length"):
             headers.popall(name, None)
@@ -184,17 +184,17 @@ class Proxy:
         result = await self._conditional_writes.send(proxied, headers)
         for obj in result.changed:
             session.record_version(info, resource_version_of(obj), ObjectKey.of_object(obj).name)
-            spec.on_write(obj)
+            run.wrote(obj)
         uid = await self._worker.run(result.body, lambda: removed_uid(info, result))
-        if uid and spec.on_removal is not None:
-            spec.on_removal(uid)
+        if uid:
+            run.deleted(uid)
         return buffered_response(result.response, result.body)
 
     async def _read(self, request: web.BaseRequest, proxied: ProxiedRequest, headers: Headers) -> web.StreamResponse:
         """Forward a request other than a write, and inspect its response."""
-        spec, info = proxied.spec, proxied.info
+        info = proxied.info
         pending = await self._read_inspector.register(proxied)
-        needs = {"needs_content": spec.reads is not None, "needs_keys": pending is not None and pending.needs_keys}
+        needs = {"needs_content": pending is not None, "needs_keys": pending is not None and pending.needs_keys}
         status, found = 0, Inspection()
         data = request.content if request.body_exists else None
         timeout = forward.LONG_RUNNING_TIMEOUT if info.is_long_running else forward.REQUEST_TIMEOUT
@@ -207,7 +207,7 @@ class Proxy:
                 capture = proxied.capture_response(MAX_INSPECTED_BYTES if is_inspected else None)
                 response = await relay(request, upstream_response, capture)
                 if is_inspected and capture is not None and (body := capture.body):
-                    found = await self._worker.run(body, partial(inspect_read, body, info, spec.owner, **needs))
+                    found = await self._worker.run(body, partial(inspect_read, body, info, proxied.run.owner, **needs))
         finally:
             if pending is not None:
                 pending.record_response(status, found.content if status == HTTPStatus.OK else None, found.keys)

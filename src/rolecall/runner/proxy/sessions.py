@@ -24,7 +24,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -103,9 +103,6 @@ class Exchange:
     context: TraceContext = NO_CONTEXT
 
 
-OnExchange = Callable[[Exchange], None]
-
-
 @dataclass(frozen=True, slots=True)
 class Read:
     """A read of one object, or of a collection if the name in ``key`` is empty.
@@ -135,53 +132,56 @@ class PendingRead(Protocol):
         """
 
 
-class ReadObserver(Protocol):
-    """Observes the reads of one run; it must return immediately.
+@dataclass(slots=True, eq=False)
+class ProxiedRun:
+    """A run as the proxy sees it. The proxy tells it what it does; the methods of this class ignore that.
 
-    Nothing may be lost between a read and the watch on its objects. So a read is registered before it is sent to the
-    API server, and its response determines later which state the run has seen.
+    The methods must return immediately. ``id`` identifies the run in the log; two runs are never equal. Without
+    ``inject_owner``, created objects are not changed and dependents are not reported. Only if ``is_recorded``, the run
+    gets the bodies of all responses. ``new_traceparent`` returns the ``traceparent`` to send with a request.
     """
 
-    def register(self, read: Read) -> PendingRead | None:
-        """Register a read that is about to be sent, None if it is irrelevant."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SessionSpec:
-    """The primary and the observers of a run. Two specs are never equal.
-
-    ``on_write`` is called with every object that the run has changed, as the API server returned it, ``on_removal``
-    with the uid of every object that the run has deleted and that no longer exists. ``on_dependent`` is called with the
-    kind of a dependent that the run is about to create, or has read, and with the way it names the primary. Without
-    ``inject_owner``, created objects are not changed and dependents are not reported. ``ident`` identifies the run in
-    the log. ``on_exchange`` is called with every request of the run, ``reads`` observes every read before it is sent,
-    and ``before_write`` is called with the API group of every write before that. ``new_traceparent`` returns the
-    ``traceparent`` to send with a request.
-    """
-
+    id: str
     owner: Owner
-    on_write: Callable[[RawObject], None]
-    on_dependent: Callable[[ApiResource, Ownership], None]
     inject_owner: bool = True
-    ident: str = ""
-    on_removal: Callable[[str], None] | None = None
-    on_exchange: OnExchange | None = None
-    reads: ReadObserver | None = None
-    before_write: Callable[[str], None] | None = None
+    is_recorded: bool = False
     new_traceparent: NewTraceparent | None = None
+
+    def about_to_write(self, group: str) -> None:
+        """Receive the API group of a write before it is sent."""
+
+    def wrote(self, obj: RawObject) -> None:
+        """Receive an object that the run has changed, as the API server returned it."""
+
+    def deleted(self, uid: str) -> None:
+        """Receive the uid of an object that the run has deleted and that no longer exists."""
+
+    def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
+        """Receive the kind of a dependent that the run is about to create, or has read, and how it names its owner."""
+
+    def reading(self, read: Read) -> PendingRead | None:  # noqa: ARG002 - for those that observe reads
+        """Register a read that is about to be sent; return None if it is irrelevant.
+
+        Nothing may be lost between a read and the watch on its objects. So a read is registered before it is sent to
+        the API server, and its response determines later which state the run has seen.
+        """
+        return None
+
+    def exchanged(self, exchange: Exchange) -> None:
+        """Receive a request and its response."""
 
     @property
     def log_fields(self) -> dict[str, str]:
         """The keys and values on every log line about this run."""
         key = self.owner.key
-        return {"kind": self.owner.gvk.kind, "namespace": key.namespace, "name": key.name, "job": self.ident}
+        return {"kind": self.owner.gvk.kind, "namespace": key.namespace, "name": key.name, "job": self.id}
 
 
 @dataclass(slots=True, eq=False)
 class Session:
     """A registered run with its requests in flight."""
 
-    spec: SessionSpec
+    run: ProxiedRun
     is_revoked: bool = False
     _requests: set[asyncio.Task[Any]] = field(default_factory=set)
     _writes: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -249,9 +249,9 @@ class ProxiedRequest:
     _clock: float = field(default_factory=time.monotonic)
 
     @property
-    def spec(self) -> SessionSpec:
+    def run(self) -> ProxiedRun:
         """The run."""
-        return self.session.spec
+        return self.session.run
 
     @property
     def path(self) -> str:
@@ -277,7 +277,7 @@ class ProxiedRequest:
         """Start to copy the response, up to the limit of the inspection, else that of the observer, if there is one."""
         if inspected_bytes is not None:
             self.capture = BodyCapture(inspected_bytes)
-        elif self.spec.on_exchange is not None:
+        elif self.run.is_recorded:
             self.capture = BodyCapture(MAX_STREAM_BYTES if self.info.is_long_running else MAX_RESPONSE_BYTES)
         return self.capture
 
@@ -328,10 +328,10 @@ class Sessions:
 
     _by_digest: dict[bytes, Session] = field(default_factory=dict)
 
-    def add(self, spec: SessionSpec) -> str:
+    def add(self, run: ProxiedRun) -> str:
         """Start a session for a run and return its secret, which is stored nowhere else."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._by_digest[_digest(secret)] = Session(spec)
+        self._by_digest[_digest(secret)] = Session(run)
         return secret
 
     def authenticate(self, authorization: str) -> Caller | None:
@@ -349,9 +349,9 @@ class Sessions:
                 return Caller(session, RequestOrigin.parse(name))
         return None
 
-    async def revoke(self, spec: SessionSpec) -> None:
+    async def revoke(self, run: ProxiedRun) -> None:
         """Invalidate the secret of a run, cancel its requests and wait until they have ended."""
-        revoked = {digest: session for digest, session in self._by_digest.items() if session.spec is spec}
+        revoked = {digest: session for digest, session in self._by_digest.items() if session.run is run}
         for digest in revoked:
             del self._by_digest[digest]
         await asyncio.gather(*(session.revoke() for session in revoked.values()))
@@ -359,7 +359,7 @@ class Sessions:
     async def revoke_all(self) -> None:
         """Revoke every run."""
         for session in list(self._by_digest.values()):
-            await self.revoke(session.spec)
+            await self.revoke(session.run)
 
 
 def _digest(secret: str) -> bytes:

@@ -95,8 +95,8 @@ class OwnerInjector:
 
         Raises KubeError and aiohttp.ClientError if discovery or the read of the existing object fails.
         """
-        body, spec, info = request.body, request.spec, request.info
-        if not (spec.inject_owner and _may_need_owner(request)):
+        body, run, info = request.body, request.run, request.info
+        if not (run.inject_owner and _may_need_owner(request)):
             return body
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
         if resource is None or resource.is_virtual or is_event(resource.gvk):
@@ -113,19 +113,19 @@ class OwnerInjector:
         return await self._inject_into(request, resource, obj)
 
     async def _inject_into(self, request: ProxiedRequest, resource: ApiResource, obj: RawObject) -> bytes:
-        body, spec, info = request.body, request.spec, request.info
+        body, run, info = request.body, request.run, request.info
         key = _key_of(info, resource, obj)
-        if spec.owner.refers_to(resource.gvk, key):
+        if run.owner.refers_to(resource.gvk, key):
             return body
         existing = None if info.verb == "create" else await self._existing_metadata(request)
         if existing is None and _is_merge(request):
             return body
-        ownership = _target_ownership(spec.owner, key, obj, existing)
+        ownership = _target_ownership(run.owner, key, obj, existing)
         if ownership is None:
             return body
-        spec.on_dependent(resource, ownership)
+        run.found_dependent(resource, ownership)
         try:
-            changed = with_owner(_with_existing_references(request, obj, existing), spec.owner, ownership)
+            changed = with_owner(_with_existing_references(request, obj, existing), run.owner, ownership)
             if changed is not obj:
                 body = await self.worker.run(body, lambda: encode_changed(body, request.content_type, obj, changed))
         except (TypeError, ValueError, RecursionError) as error:
@@ -192,7 +192,7 @@ def _with_existing_references(request: ProxiedRequest, obj: RawObject, existing:
     if existing is None or "ownerReferences" in metadata:
         return obj
     references: list[Any] = metadata_of(existing).get("ownerReferences") or []
-    uid = request.spec.owner.uid
+    uid = request.run.owner.uid
     kept = references if _is_merge(request) else [raw for raw in references if raw.get("uid") == uid]
     return obj | {"metadata": metadata | {"ownerReferences": kept}} if kept else obj
 

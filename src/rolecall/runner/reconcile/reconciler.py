@@ -234,7 +234,7 @@ class Reconciler:
             context.record.is_finalizing = context.finalizing
         if context.trace is not None:
             context.trace.run_started(context.record)
-        running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing, listener=context.record)
+        running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing, record=context.record)
         context.run = asyncio.create_task(running)
         try:
             summary = await context.run
@@ -333,7 +333,8 @@ class Reconciler:
         self.rejected.discard(key)
         self.self_triggers.forget(key)
         self.events.forget(key)
-        self.launcher.access.forget(key)
+        if self.reads is not None:
+            self.reads.forget(key)
         if self.recorder is not None:
             self.recorder.forget(self.watch.gvk, key)
 

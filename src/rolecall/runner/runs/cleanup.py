@@ -26,8 +26,8 @@ from pathlib import Path
 from rolecall.kube.quantities import format_bytes
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.informer import Informer
-from rolecall.runner.runs.api_access import KUBECONFIG_PREFIX
 from rolecall.runner.runs.process_marks import processes_of_run
+from rolecall.runner.runs.run import KUBECONFIG_PREFIX
 from rolecall.runner.runs.workspace import Workspace, workspaces_of
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import DiskBudget, write_private

@@ -7,21 +7,28 @@ a failure, like a run that fails later. If the object is the cause, the failure 
 A log line never has arguments of tasks, nor anything of a result that ``no_log`` hides. The recap is always logged.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
-from rolecall.kube.metadata import annotation_of
+from rolecall.kube.metadata import annotation_of, uid_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent
 from rolecall.runner.config.settings import HIGHEST_VERBOSITY, LogEvents, Settings, parse_integer
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.runs.api_access import ApiAccess, RequestListener
+from rolecall.runner.proxy.ownership import Owner
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.reads.read_sets import ReadSets
 from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, cut, strip_colors
+from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
-from rolecall.runner.runs.variables import ExtraVarsRequest, all_values, check_nesting, extra_vars
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.run import OnDependent, Run, RunListener, credentials
+from rolecall.runner.runs.shared_discovery import SharedDiscovery
+from rolecall.runner.runs.variables import all_values, check_nesting, extra_vars
+from rolecall.runner.runs.workspace import Workspace
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -54,25 +61,28 @@ _SHAPES: dict[str, _Shape] = {
 }
 
 
-class RunListener(RequestListener, Protocol):
-    """Receives the events and requests of one run; must return immediately."""
-
-    def on_event(self, event: RunEvent) -> None:
-        """Record an event of Ansible."""
-
-
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Runs the role or playbook of one watch; ``root`` is the directory of the workspaces."""
+    """Runs the role or playbook of one watch.
+
+    ``root`` is the directory of the workspaces, ``environment`` has further variables of every run, and ``discovery``
+    is that of the same API server. ``own_writes``, ``on_dependent``, and ``reads`` receive what runs do.
+    """
 
     watch: Watch
-    runner: Runner
-    access: ApiAccess
     settings: Settings
+    runner: Runner
     root: Path
+    client: Client
+    proxy: Proxy
+    own_writes: OwnWrites
+    on_dependent: OnDependent
+    reads: ReadSets | None = None
+    discovery: SharedDiscovery | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     async def run(
-        self, obj: RawObject, ident: str, *, finalizing: bool, listener: RunListener | None = None
+        self, obj: RawObject, ident: str, *, finalizing: bool, record: RunListener | None = None
     ) -> RunSummary:
         """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
         watch, settings = self.watch, self.settings
@@ -84,18 +94,21 @@ class Launcher:
             if line := log_line(event, log_events):
                 level, message, fields = line
                 getattr(logger, level)(message, gvk=str(watch.gvk), **{"event_type": event.name, **fields})
-            if listener:
-                listener.on_event(event)
+            if record:
+                record.on_event(event)
 
         workspace = self._workspace(obj)
         try:
-            inputs = await run_in_thread(lambda: self._inputs(obj, finalizing=finalizing))
+            variables = await run_in_thread(lambda: self._variables(obj, finalizing=finalizing))
         except (ValueError, RecursionError) as error:
             logger.error("The object cannot be run", error=str(error))  # noqa: TRY400 - the object is the cause
             return replace(RunSummary.of_failure(f"Unable to run reconciliation: {error}"), is_final=True)
         try:
-            await run_in_thread(lambda: workspace.prepare(ident, inputs))
-            async with self.access.open(watch.gvk, obj, ident, listener) as environment:
+            playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
+            await run_in_thread(lambda: workspace.prepare(ident, variables, settings.ansible_args, playbook))
+            run = await self._run_of(obj, ident, record)
+            directory = settings.kubeconfig_directory or self.root
+            async with credentials(self.proxy, run, directory, self.environment) as environment:
                 spec = RunSpec(
                     ident=ident,
                     workspace=workspace,
@@ -118,6 +131,22 @@ class Launcher:
             logger.info("Play succeeded")
         return summary
 
+    async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None) -> Run:
+        key, gvk = ObjectKey.of_object(obj), self.watch.gvk
+        owner = Owner(gvk, key, uid_of(obj), (await self.client.resource(gvk)).namespaced)
+        return Run(
+            id=ident,
+            owner=owner,
+            inject_owner=self.settings.inject_owner_reference,
+            is_recorded=record is not None,
+            new_traceparent=None if record is None else record.new_traceparent,
+            own_writes=self.own_writes,
+            on_dependent=self.on_dependent,
+            record=record,
+            reads=None if self.reads is None else self.reads.start(owner),
+            discovery=None if self.discovery is None else await self.discovery.for_run(),
+        )
+
     async def remove_workspace(self, key: ObjectKey) -> None:
         """Remove what the runs of a deleted object left on disk. Raises OSError if some of it remains."""
         await run_in_thread(Workspace(self.root, self.watch.gvk, key).remove)
@@ -128,22 +157,10 @@ class Launcher:
             keep = min(requested, MAX_KEPT_RUNS) if requested > 0 else MAX_KEPT_RUNS
         return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
 
-    def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
-        watch = self.watch
+    def _variables(self, obj: RawObject, *, finalizing: bool) -> dict[str, Any]:
         check_size(obj, self.settings.max_object_values)
         check_nesting(obj)
-        request = ExtraVarsRequest(
-            obj=obj,
-            gvk=watch.gvk,
-            snake_case=watch.snake_case_parameters,
-            mark_unsafe=watch.marks_unsafe(default=self.settings.mark_unsafe),
-            watch_vars=watch.variables,
-            allowed=watch.allow_variables,
-            declared=watch.declared_for(finalizing=finalizing),
-            finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
-        )
-        playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
-        return Inputs(extra_vars(request), cmdline=self.settings.ansible_args, playbook=playbook)
+        return extra_vars(obj, self.watch, finalizing=finalizing, mark_unsafe=self.settings.mark_unsafe)
 
     def _log_events(self, obj: RawObject) -> LogEvents:
         """Return what to log; a verbosity from the object or from ANSIBLE_VERBOSITY includes the output of tasks."""

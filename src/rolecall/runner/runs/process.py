@@ -26,7 +26,6 @@ from rolecall.kube.quantities import format_duration
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.proxy.sessions import WRITE_GRACE_SECONDS
-from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.cleanup import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.runs.memory import MemoryGuard
@@ -38,6 +37,7 @@ from rolecall.runner.runs.process_marks import (
     kill_run_processes,
     operator_mark,
 )
+from rolecall.runner.runs.run import RunEnvironment
 from rolecall.runner.runs.run_summary import Ending, MemoryKill, RunSummaryBuilder, explain_memory
 from rolecall.runner.runs.runner_process import RunnerInput
 from rolecall.runner.runs.workspace import Workspace

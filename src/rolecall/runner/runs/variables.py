@@ -19,12 +19,12 @@ ansible-core before 2.19 evaluates, because a key can't be marked. ``check_nesti
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.ansible_config import release_numbers
+from rolecall.runner.config.watches import Watch
 
 _META = "ansible_operator_meta"
 MAX_LEVELS: Final = 100
@@ -51,55 +51,39 @@ _SPECIAL_NAMES = frozenset(word.lower() for word in _SPECIAL_WORDS)
 _SEPARATORS = " _-"
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraVarsRequest:
-    """The sources of the extra vars; ``finalizer_vars`` is None unless the run is for a finalizer."""
-
-    obj: RawObject
-    gvk: GVK
-    snake_case: bool = True
-    mark_unsafe: bool = False
-    watch_vars: Mapping[str, Any] = field(default_factory=dict)
-    finalizer_vars: Mapping[str, Any] | None = None
-    allowed: frozenset[str] = frozenset()
-    """Reserved variables that the spec may set."""
-    declared: frozenset[str] | None = None
-    """The only fields of the spec that become variables; None for all."""
-
-
-def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
+def extra_vars(obj: RawObject, watch: Watch, *, finalizing: bool = False, mark_unsafe: bool = False) -> dict[str, Any]:
     """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
 
-    Raises ValueError if a field of the spec would set a variable reserved for Ansible, or if Ansible would act
-    on a key of the object.
+    ``mark_unsafe`` applies to a watch without ``markUnsafe``. Raises ValueError if a field of the spec would set a
+    variable reserved for Ansible, or if Ansible would act on a key of the object.
     """
-    obj = request.obj
+    key, mark_unsafe = ObjectKey.of_object(obj), watch.marks_unsafe(default=mark_unsafe)
     spec = obj.get("spec")
     spec = spec if isinstance(spec, dict) else {}
-    parameters = snake_case_keys(spec) if request.snake_case else spec
-    if request.declared is not None:
-        parameters = {name: value for name, value in parameters.items() if name in request.declared}
+    parameters = snake_case_keys(spec) if watch.snake_case_parameters else spec
+    declared = watch.declared_for(finalizing=finalizing)
+    if declared is not None:
+        parameters = {name: value for name, value in parameters.items() if name in declared}
     # The operator's own variable replaces a field of that name, so the field does no harm.
-    if rejected := sorted(name for name in parameters.keys() - {_META} - request.allowed if is_reserved(name)):
+    if rejected := sorted(name for name in parameters.keys() - {_META} - watch.allow_variables if is_reserved(name)):
         raise ValueError(
             f"the spec sets {', '.join(rejected)}, which Ansible itself acts on: remove the field, or list the "
             "variable under allowVariables in watches.yaml"
         )
     # In the converted keys too: "__ansibleVault" becomes "__ansible_vault".
-    _check_keys([obj, parameters], mark_unsafe=request.mark_unsafe)
-    if request.mark_unsafe:
+    _check_keys([obj, parameters], mark_unsafe=mark_unsafe)
+    if mark_unsafe:
         obj, spec, parameters = _unsafe(obj), _unsafe(spec), _unsafe(parameters)
-    key = ObjectKey.of_object(request.obj)
     # Names of some kinds, such as ClusterRole, may contain braces.
     meta = {"name": key.name, "namespace": key.namespace}
-    name = object_variable(request.gvk)
+    name = object_variable(watch.gvk)
     return {
         **parameters,
-        _META: _unsafe(meta) if request.mark_unsafe else meta,
+        _META: _unsafe(meta) if mark_unsafe else meta,
         name: obj,
         f"{name}_spec": spec,
-        **request.watch_vars,
-        **(request.finalizer_vars or {}),
+        **watch.variables,
+        **(watch.finalizer.variables if finalizing and watch.finalizer else {}),
     }
 
 

@@ -16,7 +16,7 @@ import shlex
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,6 @@ _KILLED = (
     "async_status, or let a Kubernetes Job do its work"
 )
 _LATEST = "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The inputs of a run: extra vars, environment without secrets, ``--ansible-args``, and a playbook or none."""
-
-    extra_vars: Mapping[str, Any]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    cmdline: str = ""
-    playbook: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +76,13 @@ class Workspace:
         """Return the artifact directory of one run."""
         return self.path / "artifacts" / ident
 
-    def prepare(self, ident: str, inputs: Inputs) -> None:
+    def prepare(
+        self, ident: str, variables: Mapping[str, Any], cmdline: str = "", playbook: Path | None = None
+    ) -> None:
         """Write the inputs of a run and create its artifact directory.
 
-        Raises OSError if a file can't be read or written, for example the user's inventory or playbook.
+        They are its extra vars, more arguments of ansible-playbook, and the playbook if it doesn't run a role. Raises
+        OSError if a file can't be read or written, for example the user's inventory or playbook.
         """
         path = self.path
         for name in ("env", "project", "inventory", "artifacts"):
@@ -100,13 +93,13 @@ class Workspace:
         self._rotate()
         self._make_directory(self.artifacts(ident))
         write_private(self.artifacts(ident) / "stderr", "")  # ansible-runner keeps the mode of an existing file
-        write_private(path / "env" / "envvars", json.dumps(dict(inputs.environment)))
-        write_private(path / "env" / "extravars", variables_file(inputs.extra_vars))
+        write_private(path / "env" / "envvars", "{}")
+        write_private(path / "env" / "extravars", variables_file(variables))
         write_private(path / "env" / "settings", "{}")
-        _write_or_remove(path / "env" / "cmdline", inputs.cmdline if inputs.cmdline.strip() else None)
+        _write_or_remove(path / "env" / "cmdline", cmdline if cmdline.strip() else None)
         self._write_inventory()
-        playbook = inputs.playbook.read_text(encoding="utf-8") if inputs.playbook else None
-        _write_or_remove(path / "project" / "playbook.yaml", playbook)
+        text = playbook.read_text(encoding="utf-8") if playbook else None
+        _write_or_remove(path / "project" / "playbook.yaml", text)
 
     def finish(self, ident: str) -> list[str]:
         """Point ``artifacts/latest`` to a run that has ended, and remove old runs and temporary files.

@@ -166,7 +166,7 @@ class WriteLog(OwnWrites):
         is_created = info.verb == "create" and not info.subresource
         prefix = metadata.get("generateName") if is_created else ""
         name = f"{prefix}*" if prefix else str(metadata.get("name") or "") if is_created else ""
-        self._number(Write(proxied.method, proxied.path, name, proxied.origin), proxied.spec.ident)
+        self._number(Write(proxied.method, proxied.path, name, proxied.origin), proxied.run.id)
 
     def _number(self, write: Write, run: str) -> None:
         if not self.liveness.is_alive:

@@ -27,7 +27,6 @@ from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
@@ -267,14 +266,6 @@ class PlannedReconciles:
 
     def _reconciler(self, directory: Path) -> Reconciler:
         context, watch, own_writes = self.context, self.watch, self.own_writes
-        access = ApiAccess(
-            client=context.client,
-            proxy=context.proxy,
-            own_writes=own_writes,
-            on_dependent=self._on_dependent,
-            directory=context.directory,
-            inject_owner=context.settings.inject_owner_reference,
-        )
         variables = planned_environment(
             directory, run_commands=context.runs_commands, max_wait_seconds=self.max_wait_seconds
         )
@@ -283,7 +274,16 @@ class PlannedReconciles:
         return Reconciler(
             watch=watch,
             primaries=primaries,
-            launcher=Launcher(watch, runner, access, context.settings, context.directory),
+            launcher=Launcher(
+                watch=watch,
+                settings=context.settings,
+                runner=runner,
+                root=context.directory,
+                client=context.client,
+                proxy=context.proxy,
+                own_writes=own_writes,
+                on_dependent=self._on_dependent,
+            ),
             status=StatusWriter(primaries, Readiness.of_watch(watch, default=context.settings.ready_conditions)),
             self_triggers=SelfTriggers(watch.gvk, own_writes),
             events=EventReporter(_write_no_event),

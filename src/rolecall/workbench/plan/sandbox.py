@@ -199,13 +199,13 @@ class SandboxInterceptor:
             await self.importer.before(info, request.query, _created_name(request))
         except SourceError as error:
             return self._reject(request, str(error), is_unreadable=True)
-        before_write = self.before_write.get((request.spec.owner.gvk, request.spec.owner.key))
+        before_write = self.before_write.get((request.run.owner.gvk, request.run.owner.key))
         if before_write is not None and info.is_write and not info.is_dry_run:
             await before_write(request)
         return None
 
     def _reject(self, request: ProxiedRequest, text: str, *, is_unreadable: bool = False) -> web.Response:
-        self.problems.append(Problem(request.spec.ident, request.origin.task, text, is_unreadable))
+        self.problems.append(Problem(request.run.id, request.origin.task, text, is_unreadable))
         return error_response(HTTPStatus.FORBIDDEN, "Forbidden", text)
 
     async def _discovery(self, request: ProxiedRequest) -> web.Response | None:

@@ -1,7 +1,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -11,9 +11,10 @@ from yarl import URL
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.proxy.sessions import OnExchange, ProxyCredentials, ReadObserver, SessionSpec
+from rolecall.runner.proxy.sessions import ProxyCredentials
+from tests.support.proxied_run import ReportedRun
 from tests.unit.runner.proxy.api_server import ApiServer
 
 OPERATOR_TOKEN = "Bearer the-operators-own"  # noqa: S105 - nothing that opens anything
@@ -47,15 +48,12 @@ class Response:
 
 @dataclass
 class Run:
-    """A registered run, what it has reported, and an HTTP session with its credentials."""
+    """A registered run, and an HTTP session with its credentials."""
 
     proxy: Proxy
-    spec: SessionSpec
+    itself: ReportedRun
     credentials: ProxyCredentials
     session: aiohttp.ClientSession
-    written: list[RawObject] = field(default_factory=list)
-    dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
 
     async def send(self, method: str, target: str | URL, **options: Any) -> Response:
         """Send a request with the credentials of the run; ``options`` are those of aiohttp."""
@@ -101,30 +99,13 @@ async def proxy(api_server: ApiServer, leadership: Leadership) -> AsyncIterator[
 async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
     runs: list[Run] = []
 
-    def start(
-        name: str = "one",
-        *,
-        namespace: str = "ns",
-        inject_owner: bool = True,
-        on_exchange: OnExchange | None = None,
-        reads: ReadObserver | None = None,
-    ) -> Run:
-        written: list[RawObject] = []
-        removed: list[str] = []
-        dependents: list[tuple[GVK, Ownership]] = []
-        spec = SessionSpec(
-            owner=Owner(DEMO, ObjectKey(namespace, name), f"uid-of-{name}", bool(namespace)),
-            on_write=written.append,
-            on_removal=removed.append,
-            on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
-            inject_owner=inject_owner,
-            on_exchange=on_exchange,
-            reads=reads,
-        )
-        credentials = proxy.register(spec)
+    def start(name: str = "one", *, namespace: str = "ns", **fields: Any) -> Run:
+        owner = Owner(DEMO, ObjectKey(namespace, name), f"uid-of-{name}", bool(namespace))
+        itself = ReportedRun("7", owner, **fields)
+        credentials = proxy.register(itself)
         headers = {"Authorization": f"Bearer {credentials.secret}"}
         session = aiohttp.ClientSession(credentials.url, headers=headers)
-        runs.append(Run(proxy, spec, credentials, session, written, dependents, removed))
+        runs.append(Run(proxy, itself, credentials, session))
         return runs[-1]
 
     yield start

@@ -260,4 +260,4 @@ async def test_created_object_in_protobuf_gets_owner(run: Run, api_server: ApiSe
     sent = decode_protobuf(api_server.last.body)
     assert sent is not None
     assert sent["metadata"]["ownerReferences"] == [REFERENCE]
-    assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
+    assert run.itself.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]

@@ -1,5 +1,4 @@
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -30,14 +29,13 @@ def send(start_run: Callable[..., Run]) -> Send:
     """Return a function that sends a request of a run with or without a trace, and returns its exchange."""
 
     async def send(method: str, headers: Mapping[str, str], traceparent: NewTraceparent | None) -> Exchange:
-        seen: list[Exchange] = []
-        run = start_run(on_exchange=seen.append)
-        secret = run.proxy.register(replace(run.spec, new_traceparent=traceparent)).secret
-        url, own = run.credentials.url + CONFIG_MAPS, {"Authorization": f"Bearer {secret}", **headers}
+        run = start_run(is_recorded=True)
+        run.itself.new_traceparent = traceparent
+        url, own = run.credentials.url + CONFIG_MAPS, {"Authorization": f"Bearer {run.credentials.secret}", **headers}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}} if method == "POST" else None
         async with aiohttp.request(method, url, json=body, headers=own) as response:
             assert response.status < 300
-        return seen[-1]
+        return run.itself.exchanges[-1]
 
     return send
 

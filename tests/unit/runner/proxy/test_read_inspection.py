@@ -46,7 +46,7 @@ def observer(api_server: ApiServer) -> RecordingObserver:
 
 @pytest.fixture
 async def reader(start_run: Callable[..., Run], observer: RecordingObserver) -> Run:
-    return start_run(reads=observer)
+    return start_run(register=observer.register)
 
 
 async def test_read_is_registered_before_it_is_sent(
@@ -125,13 +125,13 @@ async def test_dependent_kind_in_read_is_reported_once(run: Run, api_server: Api
     api_server.add(f"{CONFIG_MAPS}/foreign", ownerReferences=[REFERENCE | {"uid": "x"}])
     for _ in range(2):
         await run.send("GET", path)
-    assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
+    assert run.itself.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
 
 
 async def test_object_that_only_mentions_owner_is_not_reported(run: Run, api_server: ApiServer) -> None:
     api_server.add(f"{CONFIG_MAPS}/old", labels={"about": "uid-of-one"})
     await run.send("GET", CONFIG_MAPS)
-    assert run.dependents == []
+    assert run.itself.dependents == []
 
 
 @pytest.mark.parametrize("cut", [0, 30])
@@ -141,7 +141,7 @@ async def test_compressed_list_is_inspected(run: Run, api_server: ApiServer, cut
     packed = packed[: len(packed) - cut]
     api_server.respond("GET", CONFIG_MAPS, packed, Content_Encoding="gzip")
     assert (await run.send("GET", CONFIG_MAPS, auto_decompress=False)).body == packed
-    assert run.dependents == ([] if cut else [(CONFIG_MAP, Ownership.OWNER_REFERENCE)])
+    assert run.itself.dependents == ([] if cut else [(CONFIG_MAP, Ownership.OWNER_REFERENCE)])
 
 
 async def test_list_that_is_huge_after_decompression_is_not_inspected(run: Run, api_server: ApiServer) -> None:
@@ -154,7 +154,7 @@ async def test_list_that_is_huge_after_decompression_is_not_inspected(run: Run, 
         assert tracemalloc.get_traced_memory()[1] < 4 * MAX_INSPECTED_BYTES
     finally:
         tracemalloc.stop()
-    assert run.dependents == []
+    assert run.itself.dependents == []
 
 
 async def test_list_beyond_limit_is_not_inspected(
@@ -164,4 +164,4 @@ async def test_list_beyond_limit_is_not_inspected(
     for number in range(20):
         api_server.add(f"{CONFIG_MAPS}/{number}", ownerReferences=[REFERENCE])
     assert len((await run.send("GET", CONFIG_MAPS)).json()["items"]) == 20
-    assert run.dependents == []
+    assert run.itself.dependents == []

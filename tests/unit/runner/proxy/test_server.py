@@ -4,7 +4,6 @@ import gzip
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -17,7 +16,8 @@ from rolecall.runner.proxy import bodies
 from rolecall.runner.proxy.bodies import INLINE_BYTES, MAX_REQUEST_BYTES
 from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.proxy.sessions import SessionSpec
+from rolecall.runner.proxy.sessions import ProxiedRun
+from tests.support.proxied_run import ReportedRun
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import (
     CONFIG_MAPS,
@@ -74,7 +74,7 @@ async def test_credentials_of_operator_replace_those_of_run(run: Run, api_server
 async def test_revocation_invalidates_secret_on_open_connection(run: Run, api_server: ApiServer) -> None:
     assert (await run.send("GET", CONFIG_MAPS)).status == 200
     before = len(api_server.received)
-    await run.proxy.revoke(run.spec)
+    await run.proxy.revoke(run.itself)
     assert (await run.send("GET", CONFIG_MAPS)).status == 401
     assert len(api_server.received) == before
 
@@ -82,7 +82,7 @@ async def test_revocation_invalidates_secret_on_open_connection(run: Run, api_se
 async def test_revocation_aborts_stream_on_both_sides(run: Run, api_server: ApiServer) -> None:
     async with run.session.get(CONFIG_MAPS, params={"watch": "true"}) as response:
         await until(lambda: api_server.watchers == 1)
-        await run.proxy.revoke(run.spec)
+        await run.proxy.revoke(run.itself)
         with pytest.raises(aiohttp.ClientError):
             await response.read()
     await until(lambda: api_server.watchers == 0)
@@ -92,7 +92,7 @@ async def test_revocation_does_not_affect_other_runs(start_run: Callable[..., Ru
     one, other = start_run("one"), start_run("other")
     async with other.session.get(CONFIG_MAPS, params={"watch": "true"}) as response:
         await until(lambda: api_server.watchers == 1)
-        await one.proxy.revoke(one.spec)
+        await one.proxy.revoke(one.itself)
         api_server.watch_events.put_nowait(b"still here\n")
         assert await response.content.readline() == b"still here\n"
 
@@ -156,13 +156,13 @@ async def test_write_in_flight_ends_and_is_recorded_before_revocation_ends(run: 
     slow = api_server.handlers["POST", CONFIG_MAPS] = Slow(config_map(uid="u", resourceVersion="7"))
     asking = asyncio.create_task(run.session.post(CONFIG_MAPS, json=config_map()).__aenter__())
     await slow.reached.wait()
-    revoking = asyncio.create_task(run.proxy.revoke(run.spec))
+    revoking = asyncio.create_task(run.proxy.revoke(run.itself))
     with pytest.raises(aiohttp.ClientError):
         await asking
     assert not revoking.done()
     slow.release.set()
     await revoking
-    assert [obj["metadata"]["resourceVersion"] for obj in run.written] == ["7"]
+    assert [obj["metadata"]["resourceVersion"] for obj in run.itself.written] == ["7"]
 
 
 async def test_revocation_waits_for_write_for_limited_time(
@@ -172,18 +172,18 @@ async def test_revocation_waits_for_write_for_limited_time(
     slow = api_server.handlers["POST", CONFIG_MAPS] = Slow({})
     asking = asyncio.create_task(run.session.post(CONFIG_MAPS, json=config_map()).__aenter__())
     await slow.reached.wait()
-    await run.proxy.revoke(run.spec)
+    await run.proxy.revoke(run.itself)
     with pytest.raises(aiohttp.ClientError):
         await asking
     slow.release.set()
-    assert run.written == []
+    assert run.itself.written == []
 
 
 async def test_write_in_preparation_is_not_sent_after_revocation(run: Run, api_server: ApiServer) -> None:
     slow = api_server.handlers["GET", f"{CONFIG_MAPS}/cm"] = Slow({})
     asking = asyncio.create_task(run.session.patch(f"{CONFIG_MAPS}/cm", json={}, headers=MERGE).__aenter__())
     await slow.reached.wait()
-    revoking = asyncio.create_task(run.proxy.revoke(run.spec))
+    revoking = asyncio.create_task(run.proxy.revoke(run.itself))
     with pytest.raises(aiohttp.ClientError):
         await asking
     slow.release.set()
@@ -385,7 +385,7 @@ async def test_write_is_recorded_with_its_version(run: Run) -> None:
     created = await run.send("POST", CONFIG_MAPS, json=config_map())
     patched = await run.send("PATCH", f"{CONFIG_MAPS}/cm", json={"data": {}}, headers=MERGE)
     versions = [response.json()["metadata"]["resourceVersion"] for response in (created, patched)]
-    assert [obj["metadata"]["resourceVersion"] for obj in run.written] == versions
+    assert [obj["metadata"]["resourceVersion"] for obj in run.itself.written] == versions
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ async def test_read_failed_write_status_and_dry_run_are_not_recorded(
 ) -> None:
     api_server.respond("PUT", f"{CONFIG_MAPS}/cm", api_server.add(f"{CONFIG_MAPS}/cm"), 409)
     await run.send(method, path, json=config_map())
-    assert run.written == []
+    assert run.itself.written == []
 
 
 async def test_client_that_prefers_protobuf_gets_json_for_write(run: Run, api_server: ApiServer) -> None:
@@ -413,12 +413,12 @@ async def test_client_that_prefers_protobuf_gets_json_for_write(run: Run, api_se
 
 
 async def test_internal_error_is_status_and_creates_nothing(proxy: Proxy, api_server: ApiServer) -> None:
-    def fail(resource: ApiResource, ownership: Ownership) -> None:
-        raise LookupError(f"no watch on {resource.gvk} by {ownership}")
+    class Failing(ProxiedRun):
+        def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
+            raise LookupError(f"no watch on {resource.gvk} by {ownership}")
 
-    owner = Owner(DEMO, ObjectKey("ns", "one"), "uid", namespaced=True)
-    spec = SessionSpec(owner, on_write=print, on_dependent=fail)
-    headers = {"Authorization": f"Bearer {proxy.register(spec).secret}"}
+    failing = Failing("7", Owner(DEMO, ObjectKey("ns", "one"), "uid", namespaced=True))
+    headers = {"Authorization": f"Bearer {proxy.register(failing).secret}"}
     async with aiohttp.request("POST", proxy.url + CONFIG_MAPS, json=config_map(), headers=headers) as response:
         status = await response.json()
     assert (response.status, status["reason"]) == (500, "InternalError")
@@ -453,8 +453,13 @@ async def test_response_is_not_buffered_for_slow_client(run: Run, api_server: Ap
 
 async def test_group_of_write_is_reported_before_it_is_sent(run: Run, api_server: ApiServer) -> None:
     reported: list[tuple[str, int]] = []
-    spec = replace(run.spec, before_write=lambda group: reported.append((group, len(api_server.received))))
-    run.session.headers["Authorization"] = f"Bearer {run.proxy.register(spec).secret}"
+
+    class Reporting(ReportedRun):
+        def about_to_write(self, group: str) -> None:
+            reported.append((group, len(api_server.received)))
+
+    reporting = Reporting("8", run.itself.owner)
+    run.session.headers["Authorization"] = f"Bearer {run.proxy.register(reporting).secret}"
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for target in (path, f"{path}?dryRun=All", CONFIG_MAPS):
         await run.send("POST", target, json=config_map())

@@ -15,13 +15,13 @@ CREDENTIALS = ProxyCredentials("http://127.0.0.1:4711", "s3cret", "ns")
 
 
 @pytest.fixture
-def exchanges() -> list[Exchange]:
-    return []
+async def observed(start_run: Callable[..., Run]) -> Run:
+    return start_run(is_recorded=True)
 
 
 @pytest.fixture
-async def observed(start_run: Callable[..., Run], exchanges: list[Exchange]) -> Run:
-    return start_run(on_exchange=exchanges.append)
+def exchanges(observed: Run) -> list[Exchange]:
+    return observed.itself.exchanges
 
 
 async def test_task_name_after_secret_is_origin_of_request(observed: Run, exchanges: list[Exchange]) -> None:
@@ -72,7 +72,7 @@ async def test_observer_receives_revoked_request_without_status(
 ) -> None:
     async with observed.session.get(f"{CONFIG_MAPS}?watch=true"):
         await until(lambda: api_server.watchers == 1)
-        await observed.proxy.revoke(observed.spec)
+        await observed.proxy.revoke(observed.itself)
     assert [(each.info.verb, each.status) for each in exchanges] == [("watch", None)]
 
 

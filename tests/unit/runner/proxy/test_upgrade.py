@@ -12,7 +12,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.proxy.sessions import SessionSpec
+from rolecall.runner.proxy.sessions import ProxiedRun
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAPS, DEMO, OPERATOR_TOKEN, Run, until
 
@@ -43,7 +43,7 @@ async def test_revocation_closes_websocket(run: Run) -> None:
     async with run.session.ws_connect(EXEC) as socket:
         await socket.send_bytes(b"abc")
         await socket.receive_bytes()
-        await run.proxy.revoke(run.spec)
+        await run.proxy.revoke(run.itself)
         message = await socket.receive()
         assert message.type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR, aiohttp.WSMsgType.CLOSE}
 
@@ -69,17 +69,15 @@ async def test_upgrade_without_api_server_gives_503(run: Run, api_server: ApiSer
 @asynccontextmanager
 async def proxied(
     serve: Serve,
-) -> AsyncIterator[tuple[Proxy, SessionSpec, Callable[[], Awaitable[Connection]]]]:
+) -> AsyncIterator[tuple[Proxy, ProxiedRun, Callable[[], Awaitable[Connection]]]]:
     """Run a server behind a proxy; yield the proxy, a run and a function that sends the head of a SPDY request."""
     server = await asyncio.start_server(serve, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]
     async with server, Client(Configuration(host=f"http://127.0.0.1:{port}/prefix")) as client:
         proxy = Proxy(client)
         await proxy.start()
-        spec = SessionSpec(
-            Owner(DEMO, ObjectKey("ns", "one"), "uid", namespaced=True), lambda _: None, lambda _, __: None
-        )
-        credentials = proxy.register(spec)
+        run = ProxiedRun("7", Owner(DEMO, ObjectKey("ns", "one"), "uid", namespaced=True))
+        credentials = proxy.register(run)
 
         async def connect() -> Connection:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(credentials.url.rpartition(":")[2]))
@@ -88,7 +86,7 @@ async def proxied(
             return reader, writer
 
         try:
-            yield proxy, spec, connect
+            yield proxy, run, connect
         finally:
             await proxy.stop()
 
@@ -148,10 +146,10 @@ async def test_disconnected_client_frees_both_connections() -> None:
 
 
 async def test_revocation_closes_upgraded_connection() -> None:
-    async with proxied(responding(SWITCHED)) as (proxy, spec, connect):
+    async with proxied(responding(SWITCHED)) as (proxy, run, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
-        await proxy.revoke(spec)
+        await proxy.revoke(run)
         assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
 
@@ -224,7 +222,7 @@ class Flooded:
 
     flood: Flood
     proxy: Proxy
-    spec: SessionSpec
+    itself: ProxiedRun
     writer: asyncio.StreamWriter
     pouring: "asyncio.Task[None]"
 
@@ -233,14 +231,14 @@ class Flooded:
 async def flooded() -> AsyncIterator[Flooded]:
     """Yield a blocked connection."""
     flood = Flood()
-    async with proxied(flood.serve) as (proxy, spec, connect):
+    async with proxied(flood.serve) as (proxy, run, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
         pouring = asyncio.create_task(flood.pour(writer, "client"))
         await flood.stopped()
-        yield Flooded(flood, proxy, spec, writer, pouring)
+        yield Flooded(flood, proxy, run, writer, pouring)
         pouring.cancel()
-        await proxy.revoke(spec)
+        await proxy.revoke(run)
         writer.close()
 
 
@@ -250,7 +248,7 @@ async def test_data_is_not_buffered_for_slow_peer(flooded: Flooded) -> None:
 
 
 async def test_revocation_does_not_wait_for_blocked_server(flooded: Flooded) -> None:
-    await flooded.proxy.revoke(flooded.spec)
+    await flooded.proxy.revoke(flooded.itself)
     await asyncio.wait_for(flooded.flood.has_ended.wait(), 60)
 
 
@@ -322,7 +320,7 @@ async def test_upgrade_in_tunnel_is_forwarded(run: Run, api_server: ApiServer) -
 
 async def test_revocation_closes_tunnel(run: Run, api_server: ApiServer) -> None:
     reader, writer = await open_tunnel(run)
-    await run.proxy.revoke(run.spec)
+    await run.proxy.revoke(run.itself)
     assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     assert api_server.received == []

@@ -23,14 +23,14 @@ WRITES = pytest.mark.parametrize(
 async def test_post_injects_owner_reference(run: Run, api_server: ApiServer) -> None:
     assert (await run.send("POST", CONFIG_MAPS, json=config_map())).status == 201
     assert owners(api_server) == [REFERENCE]
-    assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
+    assert run.itself.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
 
 
 async def test_dependent_is_reported_before_it_can_exist(run: Run, api_server: ApiServer) -> None:
     reported_when_created: list[int] = []
 
     async def create(_: web.Request) -> web.Response:
-        reported_when_created.append(len(run.dependents))
+        reported_when_created.append(len(run.itself.dependents))
         return web.json_response(config_map(), status=201)
 
     api_server.handlers["POST", CONFIG_MAPS] = create
@@ -46,7 +46,7 @@ async def test_object_that_opts_out_gets_no_owner_unless_it_names_one(
 ) -> None:
     assert (await run.send("POST", CONFIG_MAPS, json=config_map(**metadata))).status == 201
     assert owners(api_server) == expected
-    assert len(run.dependents) == len(expected or ())
+    assert len(run.itself.dependents) == len(expected or ())
 
 
 async def test_generated_name_and_dry_run_get_owner(run: Run, api_server: ApiServer) -> None:
@@ -109,7 +109,7 @@ async def test_objects_that_are_not_stored_and_events_get_no_owner(run: Run, api
     body = b'{"metadata": {"name": "x"}}'
     await run.send("POST", path, data=body, headers={"Content-Type": "application/json"})
     assert api_server.last.body == body
-    assert run.dependents == []
+    assert run.itself.dependents == []
 
 
 async def test_other_namespace_and_cluster_scope_get_annotations(run: Run, api_server: ApiServer) -> None:
@@ -121,7 +121,10 @@ async def test_other_namespace_and_cluster_scope_get_annotations(run: Run, api_s
             "operator-sdk/primary-resource-type": "Demo.demo.example.com",
         }
         assert "ownerReferences" not in metadata
-    assert run.dependents == [(CONFIG_MAP, Ownership.ANNOTATION), (GVK("", "v1", "Namespace"), Ownership.ANNOTATION)]
+    assert run.itself.dependents == [
+        (CONFIG_MAP, Ownership.ANNOTATION),
+        (GVK("", "v1", "Namespace"), Ownership.ANNOTATION),
+    ]
 
 
 async def test_cluster_scoped_primary_owns_by_reference(start_run: Callable[..., Run], api_server: ApiServer) -> None:
@@ -137,8 +140,8 @@ async def test_without_injection_nothing_is_changed_or_reported(
     assert owners(api_server) is None
     api_server.add(f"{CONFIG_MAPS}/old", ownerReferences=[REFERENCE])
     await run.send("GET", f"{CONFIG_MAPS}/old")
-    assert run.dependents == []
-    assert len(run.written) == 1
+    assert run.itself.dependents == []
+    assert len(run.itself.written) == 1
 
 
 async def test_primary_does_not_own_itself(run: Run, api_server: ApiServer) -> None:
@@ -183,7 +186,7 @@ async def test_put_and_apply_set_owner_of_new_own_and_adopted_objects(  # noqa: 
     assert response.status == (201 if existing is None else 200)
     assert owners(api_server) == expected
     assert api_server.objects[CM]["data"] == {"a": "1"}
-    assert run.dependents == ([(CONFIG_MAP, Ownership.OWNER_REFERENCE)] if is_reported else [])
+    assert run.itself.dependents == ([(CONFIG_MAP, Ownership.OWNER_REFERENCE)] if is_reported else [])
 
 
 @WRITES
@@ -200,7 +203,7 @@ async def test_merge_patch_gets_no_owner(run: Run, api_server: ApiServer) -> Non
     api_server.add(CM)
     await run.send("PATCH", CM, json={"metadata": {"labels": {"a": "b"}}}, headers=MERGE)
     assert owners(api_server) is None
-    assert run.dependents == []
+    assert run.itself.dependents == []
 
 
 async def test_merge_patch_adopts_and_keeps_other_owners(run: Run, api_server: ApiServer) -> None:
@@ -231,7 +234,7 @@ def data(value: str, content_type: str) -> Any:
 
 
 def recorded(run: Run) -> list[str]:
-    return [obj["metadata"]["resourceVersion"] for obj in run.written]
+    return [obj["metadata"]["resourceVersion"] for obj in run.itself.written]
 
 
 @pytest.fixture
@@ -390,7 +393,7 @@ async def test_only_completed_deletion_is_recorded(
 ) -> None:
     api_server.respond("DELETE", PATH, response, status)
     assert (await run.send("DELETE", PATH)).status == status
-    assert run.removed == removed
+    assert run.itself.removed == removed
 
 
 OPTIONS = "application/vnd.kubernetes.protobuf"
@@ -426,7 +429,7 @@ async def test_options_in_the_body_replace_those_in_the_query(
 ) -> None:
     headers = {"Content-Type": content_type} if content_type else {}
     assert (await run.send("DELETE", PATH + query, data=body, headers=headers)).status == 200
-    assert run.removed == (["x"] if is_removed else [])
+    assert run.itself.removed == (["x"] if is_removed else [])
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,7 @@ async def test_object_changed_while_it_was_rejected_is_retried(rig: Rig, monkeyp
         return summary
 
     await rig.world.patch(THING, "one", {"spec": {"omit": 1}})
-    launcher = SimpleNamespace(run=run_while_another_client_writes, access=rig.reconciler.launcher.access)
+    launcher = SimpleNamespace(run=run_while_another_client_writes)
     monkeypatch.setattr(rig.reconciler, "launcher", launcher)
     assert await rig.reconcile() == Result(failed=True)
 

@@ -83,7 +83,7 @@ class Recorded:
 @pytest.fixture
 async def recorded(start_run: Callable[..., Run]) -> Recorded:
     record = RunRecord(DEMO, PRIMARY, "7", Bodies(), 1 << 20)
-    return Recorded(start_run(on_exchange=record.on_exchange), record)
+    return Recorded(start_run(is_recorded=True, record=record.on_exchange), record)
 
 
 def assert_hidden(document: Document, *values: str | bytes) -> None:
@@ -192,7 +192,7 @@ async def test_annotations_of_a_secret_are_hidden(api_server: ApiServer, recorde
 
 async def test_bodies_of_a_task_with_no_log_are_hidden(start_run: Callable[..., Run]) -> None:
     record = RunRecord(DEMO, PRIMARY, "7", Bodies(), 1 << 20)
-    run = start_run(on_exchange=record.on_exchange)
+    run = start_run(is_recorded=True, record=record.on_exchange)
     host = encoded("localhost").rstrip("=")
     plain = {"Authorization": f"Bearer {run.credentials.secret}.task-1.{host}"}
     marked = {"Authorization": f"Bearer {run.credentials.secret}.task-2.{host}.hidden"}
@@ -423,7 +423,7 @@ async def test_impersonated_user_is_hidden(recorded: Recorded, api_server: ApiSe
 
 async def test_command_of_a_task_with_no_log_is_hidden(start_run: Callable[..., Run], recorded: Recorded) -> None:
     record = recorded.record
-    run = start_run(on_exchange=record.on_exchange)
+    run = start_run(is_recorded=True, record=record.on_exchange)
     marked = {"Authorization": f"Bearer {run.credentials.secret}.task-2.{encoded('localhost').rstrip('=')}.hidden"}
     hidden = Recorded(run, record)
     query = "container=main&command=login&command=planted-password&stdout=true"

@@ -7,7 +7,7 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.runs.cleanup import ArtifactBudget, OrphanedWorkspaces, remove_old_kubeconfigs, size_on_disk
-from rolecall.runner.runs.workspace import Inputs, Workspace, workspaces_of
+from rolecall.runner.runs.workspace import Workspace, workspaces_of
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 
@@ -17,7 +17,7 @@ KIND = GVK("example.com", "v1", "Foo")
 def store(root: Path, ident: str, name: str = "one", *, is_failed: bool = False, variables: str = "") -> Path:
     """Leave the artifacts of a run, of 44 to 48 KiB on disk."""
     workspace = Workspace(root, KIND, ObjectKey("default", name))
-    workspace.prepare(ident, Inputs({"data": variables}))
+    workspace.prepare(ident, {"data": variables})
     artifacts = workspace.artifacts(ident)
     (artifacts / "stdout").write_bytes(b"x" * (40 << 10))
     (artifacts / "status").write_text("failed" if is_failed else "successful")
@@ -107,7 +107,7 @@ HERE, THERE = ObjectKey("here", "one"), ObjectKey("there", "one")
 def workspace(root: Path, key: ObjectKey, gvk: GVK = THING) -> Path:
     """Make the workspace of an object and return its directory."""
     made = Workspace(root, gvk, key)
-    made.prepare("7", Inputs({}))
+    made.prepare("7", {})
     return made.path
 
 

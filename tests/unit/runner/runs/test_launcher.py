@@ -17,7 +17,6 @@ from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.settings import LogEvents, Settings
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
 from rolecall.runner.runs.launcher import Launcher, check_size, count_values, log_line
 from rolecall.runner.runs.own_writes import OwnWrites
@@ -68,9 +67,8 @@ def recorder(cluster: FakeCluster) -> Recorder:
 
 @pytest.fixture
 def launcher(cluster: FakeCluster, recorder: Recorder, tmp_path: Path) -> Launcher:
-    access = ApiAccess(cluster, recorder.proxy, OwnWrites(), lambda _gvk, _ownership: None, tmp_path)
     watch = Watch(THING, RoleContent(tmp_path / "roles" / "thing"))
-    return Launcher(watch, recorder, access, Settings(), tmp_path)
+    return Launcher(watch, Settings(), recorder, tmp_path, cluster, recorder.proxy, OwnWrites(), lambda *_: None)
 
 
 def thing(**annotations: str) -> RawObject:

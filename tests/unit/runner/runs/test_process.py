@@ -13,7 +13,6 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.proxy import sessions
 from rolecall.runner.runs import process as process_module
-from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.cleanup import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.memory import MemoryGuard
@@ -25,7 +24,8 @@ from rolecall.runner.runs.process import (
     grace_seconds,
     new_ident,
 )
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.run import RunEnvironment
+from rolecall.runner.runs.workspace import Workspace
 
 LIMIT = 400 << 20
 FAILED = RunEvent("runner_on_failed", task="Eat", host="localhost", message="failed.").to_json()
@@ -82,7 +82,7 @@ class Starter:
 def spec(root: Path, timeout_seconds: float | None = None) -> RunSpec:
     """Return a run of a role that is never read."""
     workspace = Workspace(root, GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
-    workspace.prepare("77", Inputs({}))
+    workspace.prepare("77", {})
     return RunSpec("77", workspace, RoleContent(root), timeout_seconds=timeout_seconds, grace_seconds=0.05)
 
 

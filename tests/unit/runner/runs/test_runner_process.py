@@ -22,7 +22,7 @@ from rolecall.runner.runs.runner_process import (
     redact,
     redact_directory,
 )
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_input_survives_the_way_to_the_process_and_hides_secrets_in_print() -> N
 def configured(directory: Path, cmdline: str = "", **play: Any) -> Any:
     """Return ansible-runner's configuration for a play in a workspace of its own."""
     workspace = Workspace(directory / "runner", GVK("a.example.com", "v1", "Thing"), ObjectKey("default", "one"))
-    workspace.prepare("7", Inputs({"size": 1}, cmdline=cmdline))
+    workspace.prepare("7", {"size": 1}, cmdline=cmdline)
     return configure(RunnerInput("7", str(workspace.path), **play)).config
 
 

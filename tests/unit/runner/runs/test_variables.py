@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,8 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK
+from rolecall.runner.config.content import Content, RoleContent
+from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.runs.variables import (
-    ExtraVarsRequest,
     extra_vars,
     is_reserved,
     object_variable,
@@ -17,6 +19,7 @@ from rolecall.runner.runs.variables import (
 from tests.unit.json_values import JSON
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
+ROLE: Content = RoleContent(Path("/roles/memcached"))
 
 
 def an_object(spec: Any = None, **metadata: str) -> dict[str, Any]:
@@ -24,9 +27,14 @@ def an_object(spec: Any = None, **metadata: str) -> dict[str, Any]:
     return obj if spec is None else {**obj, "spec": spec}
 
 
-def variables_of(spec: Any = None, **request: Any) -> dict[str, Any]:
-    """Return the extra vars for an object with this spec."""
-    return extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, **request))
+def a_watch(**fields: Any) -> Watch:
+    """Return a watch with these fields."""
+    return Watch(MEMCACHED, ROLE, **fields)
+
+
+def variables_of(spec: Any = None, *, finalizing: bool = False, **watch: Any) -> dict[str, Any]:
+    """Return the extra vars for an object with this spec, and a watch with these fields."""
+    return extra_vars(an_object(spec), a_watch(**watch), finalizing=finalizing)
 
 
 def test_spec_keys_become_snake_case_and_the_raw_spec_keeps_them() -> None:
@@ -36,14 +44,14 @@ def test_spec_keys_become_snake_case_and_the_raw_spec_keeps_them() -> None:
 
 
 def test_spec_keys_stay_when_snake_case_is_off() -> None:
-    variables = variables_of({"serviceAccount": 1}, snake_case=False)
+    variables = variables_of({"serviceAccount": 1}, snake_case_parameters=False)
     assert variables["serviceAccount"] == 1
     assert "service_account" not in variables
 
 
 def test_whole_object_is_passed() -> None:
     obj = an_object({"size": 1}) | {"status": {"conditions": []}}
-    assert extra_vars(ExtraVarsRequest(obj, MEMCACHED))["_cache_example_com_memcached"] == obj
+    assert extra_vars(obj, a_watch())["_cache_example_com_memcached"] == obj
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_whole_object_is_passed() -> None:
     ids=["namespaced", "cluster-scoped"],
 )
 def test_meta_names_the_object(metadata: dict[str, str], meta: dict[str, str]) -> None:
-    assert extra_vars(ExtraVarsRequest({"metadata": metadata}, MEMCACHED))["ansible_operator_meta"] == meta
+    assert extra_vars({"metadata": metadata}, a_watch())["ansible_operator_meta"] == meta
 
 
 @pytest.mark.parametrize("spec", [None, "text", ["list"], 7])
@@ -80,19 +88,21 @@ def test_watch_vars_override_meta_and_meta_overrides_the_spec() -> None:
     spec = {"ansible_operator_meta": "spec", "size": "spec", "color": "spec"}
     assert variables_of(spec)["ansible_operator_meta"]["name"] == "sample"
     watch = {"ansible_operator_meta": "watch", "size": "watch"}
-    variables = variables_of(spec, watch_vars=watch)
+    variables = variables_of(spec, variables=watch)
     assert (variables["ansible_operator_meta"], variables["size"], variables["color"]) == ("watch", "watch", "spec")
 
 
 def test_finalizer_vars_override_everything_in_a_finalizer_run() -> None:
     spec, watch = {"state": "spec"}, {"state": "watch", "more": 1}
-    variables = variables_of(spec, watch_vars=watch, finalizer_vars={"state": "absent"})
+    variables = variables_of(
+        spec, variables=watch, finalizing=True, finalizer=Finalizer("a/b", None, {"state": "absent"})
+    )
     assert (variables["state"], variables["more"]) == ("absent", 1)
 
 
 def test_only_strings_of_the_object_are_marked_unsafe() -> None:
     obj = an_object({"jsonPath": ["{{ x }}", 3, True]})
-    variables = extra_vars(ExtraVarsRequest(obj, MEMCACHED, mark_unsafe=True, watch_vars={"mine": "{{ y }}"}))
+    variables = extra_vars(obj, a_watch(variables={"mine": "{{ y }}"}), mark_unsafe=True)
     marked = [{"__ansible_unsafe": "{{ x }}"}, 3, True]
     assert variables["json_path"] == marked
     assert variables["_cache_example_com_memcached_spec"] == {"jsonPath": marked}
@@ -106,7 +116,7 @@ def test_only_strings_of_the_object_are_marked_unsafe() -> None:
 
 def test_object_is_not_changed() -> None:
     obj = an_object({"jsonPath": "{{ x }}"})
-    extra_vars(ExtraVarsRequest(obj, MEMCACHED, mark_unsafe=True))
+    extra_vars(obj, a_watch(), mark_unsafe=True)
     assert obj == an_object({"jsonPath": "{{ x }}"})
 
 
@@ -119,7 +129,7 @@ def test_blank_and_colliding_keys_of_the_spec_are_accepted() -> None:
 
 def test_spec_cannot_replace_the_object() -> None:
     spec = {"_cache_example_com_memcached": "spoof", "_cache_example_com_memcached_spec": "spoof"}
-    variables = variables_of(spec, snake_case=False)
+    variables = variables_of(spec, snake_case_parameters=False)
     assert variables["_cache_example_com_memcached_spec"] == spec
     assert variables["_cache_example_com_memcached"]["spec"] == spec
 
@@ -129,7 +139,7 @@ def test_any_spec_is_accepted(spec: Any, snake: bool, unsafe: bool) -> None:  # 
     obj = {"metadata": {"name": "sample", "namespace": "default"}, "spec": spec}
     fields = spec if isinstance(spec, dict) else {}
     assume(not any(map(is_reserved, snake_case_keys(fields) if snake else fields)))  # a test below has these
-    variables = extra_vars(ExtraVarsRequest(obj, MEMCACHED, snake_case=snake, mark_unsafe=unsafe))
+    variables = extra_vars(obj, a_watch(snake_case_parameters=snake), mark_unsafe=unsafe)
     assert json.loads(json.dumps(variables)) == variables
     if not unsafe:
         assert variables["ansible_operator_meta"] == {"name": "sample", "namespace": "default"}
@@ -139,23 +149,23 @@ def test_any_spec_is_accepted(spec: Any, snake: bool, unsafe: bool) -> None:  # 
 @pytest.mark.parametrize("key", ["ansible_remote_tmp", "ansiblePythonInterpreter", "AnsibleConfigDebug"])
 def test_spec_with_a_reserved_variable_is_rejected_by_name(key: str) -> None:
     with pytest.raises(ValueError, match=r"ansible_.* which Ansible itself acts on"):
-        variables_of({key: "$(id)"}, allowed=frozenset({"ansible_user"}))
+        variables_of({key: "$(id)"}, allow_variables=frozenset({"ansible_user"}))
 
 
 def test_reserved_variable_that_the_watch_allows_is_passed_on() -> None:
-    assert variables_of({"ansibleUser": "me"}, allowed=frozenset({"ansible_user"}))["ansible_user"] == "me"
+    assert variables_of({"ansibleUser": "me"}, allow_variables=frozenset({"ansible_user"}))["ansible_user"] == "me"
 
 
 def test_only_declared_fields_become_variables() -> None:
     spec = {"podCount": 2, "found": "overrides a register", "ansibleRemoteTmp": "elsewhere"}
-    variables = variables_of(spec, declared=frozenset({"pod_count", "other"}))
+    variables = variables_of(spec, declared={ROLE: frozenset({"pod_count", "other"})})
     assert variables["pod_count"] == 2
     assert variables["_cache_example_com_memcached_spec"] == spec
     assert not variables.keys() & {"found", "ansible_remote_tmp", "other"}
 
 
 def test_role_may_declare_no_fields() -> None:
-    variables = variables_of({"size": 1}, declared=frozenset(), watch_vars={"tier": "web"})
+    variables = variables_of({"size": 1}, declared={ROLE: frozenset()}, variables={"tier": "web"})
     assert "size" not in variables
     assert variables["tier"] == "web"
 

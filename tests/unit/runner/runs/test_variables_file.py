@@ -4,6 +4,7 @@ The objects are an attacker's: their keys are those that the loader acts on, and
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.variables import (
     MAX_LEVELS,
-    ExtraVarsRequest,
     check_nesting,
     extra_vars,
     snake_case_keys,
     variables_file,
 )
 
-GVK_OF_THINGS = GVK("test.example.com", "v1", "Thing")
+WATCH = Watch(GVK("test.example.com", "v1", "Thing"), RoleContent(Path("/roles/thing")))
 TEMPLATE = "{{ lookup('pipe', 'id') }}"
 SCALARS = st.sampled_from([TEMPLATE, "{% if x %}", "text", "- [", "\t", 1, 2.5, True, None, 10**400])
 KEYS = st.sampled_from(
@@ -94,10 +96,10 @@ def is_evaluated(text: str, *, as_key: bool) -> bool:
 def check(spec: Any, directory: Path, *, snake_case: bool = True) -> None:
     """Assert that the object is rejected, or that Ansible loads exactly its values and evaluates none of them."""
     obj = thing(spec)
-    request = ExtraVarsRequest(obj, GVK_OF_THINGS, snake_case=snake_case, mark_unsafe=True)
+    watch = replace(WATCH, snake_case_parameters=snake_case)
     try:
         check_nesting(obj)
-        variables = extra_vars(request)
+        variables = extra_vars(obj, watch, mark_unsafe=True)
     except ValueError:
         return
     try:
@@ -129,8 +131,8 @@ def test_ansible_evaluates_no_string_of_a_nested_object(directory: Path, levels:
 def test_ansible_loads_an_object_nested_to_the_limit(directory: Path) -> None:
     deep = nested(MAX_LEVELS - 2, TEMPLATE, as_list=True)  # the object and its spec are two levels
     check_nesting(thing({"deep": deep}))
-    request = ExtraVarsRequest(thing({"deep": deep}), GVK_OF_THINGS, mark_unsafe=True)
-    assert load(variables_file(extra_vars(request)), directory)["deep"] == deep
+    variables = extra_vars(thing({"deep": deep}), WATCH, mark_unsafe=True)
+    assert load(variables_file(variables), directory)["deep"] == deep
 
 
 def test_object_nested_deeper_is_rejected_with_advice() -> None:
@@ -150,13 +152,13 @@ def test_key_that_the_loader_acts_on_is_rejected_at_any_depth(key: str, *, mark_
     """Without marks too: the vault key would decrypt any text of the operator."""
     obj = thing({"labels": [{"a": {key: "x"}}]})
     with pytest.raises(ValueError, match=r"has the key '__ansible_.*rename the key"):
-        extra_vars(ExtraVarsRequest(obj, GVK_OF_THINGS, mark_unsafe=mark_unsafe))
+        extra_vars(obj, WATCH, mark_unsafe=mark_unsafe)
 
 
 def test_key_that_the_loader_acts_on_is_rejected_outside_the_spec() -> None:
     obj = {**thing({}), "status": {"__ansible_vault": "x"}}
     with pytest.raises(ValueError, match="__ansible_vault"):
-        extra_vars(ExtraVarsRequest(obj, GVK_OF_THINGS))
+        extra_vars(obj, WATCH)
 
 
 @pytest.mark.parametrize("rest", ['{"a": {"__ansible_unsafe": 1}}', "[" * 3_000, '{"a": "{{ x }}"', "a: '{{ x }}'"])

@@ -1,11 +1,13 @@
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.runs.workspace import Workspace
 
 FOO = GVK("example.com", "v1", "Foo")
 KEY = ObjectKey("default", "sample")
@@ -20,8 +22,8 @@ def _no_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def prepared(workspace: Workspace, ident: str = "1", inputs: Inputs | None = None) -> Path:
-    workspace.prepare(ident, inputs or Inputs({}))
+def prepared(workspace: Workspace, ident: str = "1", variables: Mapping[str, Any] | None = None, **inputs: Any) -> Path:
+    workspace.prepare(ident, variables or {}, **inputs)
     return workspace.path
 
 
@@ -32,7 +34,7 @@ def runs(workspace: Workspace) -> list[str]:
 def run_once(workspace: Workspace, number: int) -> None:
     """Leave the artifacts of a run; runs are ordered by the times of their directories."""
     ident = str(number)
-    workspace.prepare(ident, Inputs({}))
+    workspace.prepare(ident, {})
     (workspace.artifacts(ident) / "stdout").write_text(ident)
     os.utime(workspace.artifacts(ident), (number, number))
     workspace.finish(ident)
@@ -62,22 +64,20 @@ def test_longest_names_of_kubernetes_fit(tmp_path: Path) -> None:
 
 def test_other_users_can_read_nothing(tmp_path: Path) -> None:
     root = tmp_path / "runner"
-    prepared(Workspace(root, FOO, KEY), inputs=Inputs({"password": "x"}, {"A": "b"}, "--diff"))
+    prepared(Workspace(root, FOO, KEY), variables={"password": "x"}, cmdline="--diff")
     for path in [root, *root.rglob("*")]:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
     assert list(root.rglob("artifacts/*/stderr"))  # ansible-runner would create it readable for all users
 
 
 def test_inputs_are_written(tmp_path: Path) -> None:
-    inputs = Inputs({"size": 3}, {"KUBECONFIG": "/k"}, "--vault-password-file /v")
-    path = prepared(Workspace(tmp_path, FOO, KEY), inputs=inputs)
+    path = prepared(Workspace(tmp_path, FOO, KEY), variables={"size": 3}, cmdline="--vault-password-file /v")
     assert json.loads((path / "env/extravars").read_text()) == {"size": 3}
-    assert json.loads((path / "env/envvars").read_text()) == {"KUBECONFIG": "/k"}
     assert (path / "env/cmdline").read_text() == "--vault-password-file /v"
 
 
 def test_variables_are_sorted_at_every_depth(tmp_path: Path) -> None:
-    path = prepared(Workspace(tmp_path, FOO, KEY), inputs=Inputs({"b": 1, "a": [{"d": "é", "c": None}]}))
+    path = prepared(Workspace(tmp_path, FOO, KEY), variables={"b": 1, "a": [{"d": "é", "c": None}]})
     assert json.loads((path / "env/extravars").read_text(), object_pairs_hook=list) == [
         ("a", [[("c", None), ("d", "é")]]),
         ("b", 1),
@@ -88,7 +88,7 @@ def test_inputs_of_the_last_run_are_removed(tmp_path: Path) -> None:
     playbook = tmp_path / "p.yml"
     playbook.write_text("[]")
     workspace = Workspace(tmp_path, FOO, KEY)
-    path = prepared(workspace, inputs=Inputs({"old": 1}, cmdline="--diff", playbook=playbook))
+    path = prepared(workspace, variables={"old": 1}, cmdline="--diff", playbook=playbook)
     assert (path / "project/playbook.yaml").read_text() == "[]"
     (path / "tmp").mkdir()  # left by a killed run
     prepared(workspace, "2")
@@ -201,7 +201,7 @@ def test_latest_is_the_last_ended_run(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, FOO, KEY)
     run_once(workspace, 1)
     run_once(workspace, 2)
-    workspace.prepare("3", Inputs({}))
+    workspace.prepare("3", {})
     assert (workspace.path / "artifacts/latest/stdout").read_text() == "2"
 
 
@@ -241,5 +241,5 @@ def test_link_in_place_of_an_input_is_not_followed(tmp_path: Path) -> None:
     victim.write_text("safe")
     (path / "env/extravars").unlink()
     (path / "env/extravars").symlink_to(victim)
-    prepared(workspace, "2", Inputs({"size": 1}))
+    prepared(workspace, "2", {"size": 1})
     assert victim.read_text() == "safe"

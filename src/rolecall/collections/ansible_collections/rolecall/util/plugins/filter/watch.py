@@ -7,12 +7,15 @@ installed in Ansible's environment.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.status import map_result
-from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
+from rolecall.runner.runs.variables import extra_vars
 
 Object = dict[str, Any]
 
@@ -30,13 +33,13 @@ def role_variables(obj: Object, watch: Object) -> Object:
 
     No value is marked as unsafe, because Ansible never evaluates what a task has read from the cluster.
     """
-    request = ExtraVarsRequest(
-        obj=obj,
-        gvk=GVK.of_object(obj),
-        snake_case=watch.get("snakeCaseParameters", True),
-        watch_vars=watch.get("vars") or {},
+    entry = Watch(
+        GVK.of_object(obj),
+        RoleContent(Path(str(watch.get("role")))),
+        variables=watch.get("vars") or {},
+        snake_case_parameters=watch.get("snakeCaseParameters", True),
     )
-    return extra_vars(request)
+    return extra_vars(obj, entry)
 
 
 def mapped_status(obj: Object, watch: Object, stats: Object) -> Object:

@@ -10,8 +10,8 @@ import pytest
 
 from rolecall.kube.discovery import AggregatedDiscovery, Served
 from rolecall.kube.errors import KubeError, UnreachableError
-from rolecall.runner.runs.api_access import RunDiscoveryHandle, SharedDiscovery
 from rolecall.runner.runs.discovery_image import DiscoveryImage, RunDiscovery
+from rolecall.runner.runs.shared_discovery import RunDiscoveryHandle, SharedDiscovery
 from tests.unit.fake_cluster import FakeCluster
 
 

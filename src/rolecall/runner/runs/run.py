@@ -1,0 +1,126 @@
+"""One run of a role or playbook for an object, and how it reaches the API server.
+
+The proxy tells a run what it reads, writes, and deletes. The run passes this on to all that must know: its record, the
+read set of its object, and those who decide which changes trigger the object.
+
+Each run has its own secret for the proxy, valid as long as the run lasts. The secret is in the environment of the run
+and in a kubeconfig of mode 0600 outside the artifacts; both go with the run. When a run ends the secret is revoked
+first, so that nothing can be written after the run, even by a process of it that is still alive.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import RawObject
+from rolecall.runner.proxy.forward import NewTraceparent
+from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import Exchange, PendingRead, ProxiedRun, Read
+from rolecall.runner.reads.read_sets import ObjectReads
+from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.own_writes import OwnWrites
+from rolecall.runner.runs.shared_discovery import RunDiscoveryHandle
+from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.files import write_private
+
+KUBECONFIG_PREFIX = "kubeconfig-"
+
+SECRET_VARIABLE: Final = "ROLECALL_RUN_SECRET"  # noqa: S105 - a name
+"""The secret of a run for rolecall's own code, such as the callback plugin; clients find it in the kubeconfig."""
+
+OnDependent = Callable[[ApiResource, Ownership], None]
+"""Receives the kind of a dependent that a run is about to create, or has read, and how it names its primary."""
+
+
+class RunListener(Protocol):
+    """Records the events and requests of one run; must return immediately."""
+
+    def on_event(self, event: RunEvent) -> None:
+        """Record an event of Ansible."""
+
+    def on_exchange(self, exchange: Exchange) -> None:
+        """Record a request of the run and its response."""
+
+    @property
+    def new_traceparent(self) -> NewTraceparent | None:
+        """Gives each request of the run its place in a trace; None if there is no trace."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Run(ProxiedRun):
+    """A run of an operator; ``record`` and ``reads`` are None if nobody needs them."""
+
+    own_writes: OwnWrites
+    on_dependent: OnDependent
+    record: RunListener | None = None
+    reads: ObjectReads | None = None
+    discovery: RunDiscoveryHandle | None = None
+
+    def about_to_write(self, group: str) -> None:
+        """Let the run query the API server again if the write may change what is served."""
+        if self.discovery is not None:
+            self.discovery.record_write(group)
+
+    def wrote(self, obj: RawObject) -> None:
+        """Note an own write, which doesn't trigger the object."""
+        self.own_writes.record_write((self.owner.gvk, self.owner.key), obj)
+        if self.reads is not None:
+            self.reads.wrote(obj)
+
+    def deleted(self, uid: str) -> None:
+        """Note an own deletion, which doesn't trigger the object."""
+        self.own_writes.record_removal((self.owner.gvk, self.owner.key), uid)
+
+    def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
+        """Let the kind of a dependent be watched."""
+        self.on_dependent(resource, ownership)
+
+    def reading(self, read: Read) -> PendingRead | None:
+        """Register a read in the read set of the object."""
+        return None if self.reads is None else self.reads.register(read)
+
+    def exchanged(self, exchange: Exchange) -> None:
+        """Record a request and its response."""
+        if self.record is not None:
+            self.record.on_exchange(exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnvironment:
+    """The variables with which one run reaches the API server until ``revoke``; secret ones are kept apart.
+
+    The values of ``secrets`` appear in no file, event, or message of the run. ``discovery`` gives a warm run the served
+    resources; without it, the run queries the API server.
+    """
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    revoke: Callable[[], Awaitable[None]] | None = None
+    discovery: RunDiscoveryHandle | None = None
+
+
+@asynccontextmanager
+async def credentials(
+    proxy: Proxy, run: Run, directory: Path, environment: Mapping[str, str]
+) -> AsyncIterator[RunEnvironment]:
+    """Yield an environment in which a run acts with the operator's permissions; it also has the given variables.
+
+    The kubeconfig is in ``directory``. The tasks of a recorded run name themselves in their requests.
+    """
+    own = proxy.register(run)
+    kubeconfig = directory / f"{KUBECONFIG_PREFIX}{run.id}"
+    variables = {**environment, **own.environment()}
+    variables |= {"KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig), PROXY_VARIABLE: own.url}
+    if run.is_recorded:  # for the callback plugin task_credentials
+        variables["ROLECALL_TASK_CREDENTIALS"] = "1"
+    try:
+        await run_in_thread(lambda: write_private(kubeconfig, own.kubeconfig()))
+        yield RunEnvironment(variables, {SECRET_VARIABLE: own.secret}, lambda: proxy.revoke(run), run.discovery)
+    finally:
+        await proxy.revoke(run)
+        await run_in_thread(lambda: kubeconfig.unlink(missing_ok=True))

@@ -1,0 +1,47 @@
+"""A run that keeps everything that the proxy reports to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.sessions import Exchange, PendingRead, ProxiedRun, Read
+
+
+@dataclass(slots=True, eq=False)
+class ReportedRun(ProxiedRun):
+    """A run of the proxy; ``register`` is called with its reads, ``record`` with its requests."""
+
+    register: Callable[[Read], PendingRead | None] = lambda _read: None
+    record: Callable[[Exchange], None] = lambda _exchange: None
+    groups: list[str] = field(default_factory=list)
+    written: list[RawObject] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    def about_to_write(self, group: str) -> None:
+        """Keep the group of a write."""
+        self.groups.append(group)
+
+    def wrote(self, obj: RawObject) -> None:
+        """Keep a written object."""
+        self.written.append(obj)
+
+    def deleted(self, uid: str) -> None:
+        """Keep the uid of a deleted object."""
+        self.removed.append(uid)
+
+    def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
+        """Keep the kind of a dependent."""
+        self.dependents.append((resource.gvk, ownership))
+
+    def reading(self, read: Read) -> PendingRead | None:
+        """Pass on a read."""
+        return self.register(read)
+
+    def exchanged(self, exchange: Exchange) -> None:
+        """Keep a request."""
+        self.exchanges.append(exchange)
+        self.record(exchange)
