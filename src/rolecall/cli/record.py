@@ -18,11 +18,11 @@ from rolecall.runner.record.reader import (
     StoredRecord,
     UnreadableRecordError,
     exit_codes_text,
-    map_strings,
     read_ends,
     read_record,
 )
 from rolecall.runner.record.timeline import TimelineRequest, as_yaml, timeline_of
+from rolecall.runner.secrets.redaction import map_strings
 from rolecall.system.logs import printable
 
 CONFIDENTIAL = (

@@ -22,10 +22,10 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.reader import FORMAT, Line, digest_of, time_text, to_line
 from rolecall.runner.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord
-from rolecall.runner.record.secret_values import (
+from rolecall.runner.secrets.mask import Mask
+from rolecall.runner.secrets.values import (
     add_words,
     is_about_secrets,
     mask_body,

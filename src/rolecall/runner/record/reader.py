@@ -6,7 +6,7 @@ work with a part of a record. Each kind of invalid file has its own exit code, t
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,15 +43,6 @@ def to_line(value: Mapping[str, Any]) -> str:
 def time_text(seconds: float) -> str:
     """Return a POSIX time as it is in a record."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def map_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with every string in it changed, including keys."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {change(key): map_strings(inner, change) for key, inner in value.items()}
-    return [map_strings(inner, change) for inner in value] if isinstance(value, list | tuple) else value
 
 
 class RecordError(Exception):

@@ -30,11 +30,11 @@ from rolecall.runner.record.access import AccessSet
 from rolecall.runner.record.document import Document, document_of, mask_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.history import RunHistory
-from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.run_record import Ending, RecordMemory, RunRecord
-from rolecall.runner.record.secret_values import marked_texts, secret_texts
 from rolecall.runner.runs.content import contents_of, directories_of, files_of
 from rolecall.runner.runs.events import cut
+from rolecall.runner.secrets.mask import Mask
+from rolecall.runner.secrets.values import marked_texts, secret_texts
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 

@@ -45,11 +45,11 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.request_info import READ_VERBS
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.recorder import Recorder, without_text
 from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
 from rolecall.runner.record.timeline import seconds_of
 from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.secrets.mask import Mask
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 

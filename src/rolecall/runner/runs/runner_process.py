@@ -8,10 +8,8 @@ The process limits what the run takes. The kernel limits the private memory of e
 command, a file for each event, and ``stdout``) are all written by this process: so the files that exist at the first
 event, plus the events, are everything, and ``RLIMIT_FSIZE`` stops a single file that grows between two events.
 
-The process keeps secrets out of the files that a run leaves. ansible-runner writes the whole environment of a play into
-a file, and a role may print its environment. So the secrets of a run are passed as ``HiddenText``, which ``execve``
-sees in the clear and JSON doesn't. Text that contains a secret nevertheless is redacted before it is written, or when
-the run ends at the latest.
+The process keeps secrets out of the files that a run leaves: text that contains one is redacted before it is written,
+or when the run ends at the latest.
 """
 
 import json
@@ -23,7 +21,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +30,7 @@ from typing import Any, Self
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.workspace import TEMPORARY
+from rolecall.runner.secrets.redaction import HiddenText, hide_environment, redact, redact_directory
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
 
 COLLECTIONS = Path(__file__).resolve().parents[2] / "collections"
@@ -55,9 +54,6 @@ _RETRY_SECONDS = 0.1
 
 _PRINTED = "stdout"
 _END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
-_SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
-_SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
-_REPLACEMENT = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,58 +387,6 @@ def _own_memory(name: str) -> int:
     """Return a value of this process's memory in bytes."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.partition(f"{name}:")[2].split(maxsplit=1)[0])
-
-
-# Secrets in the files of the run.
-
-
-class HiddenText(list[str], os.PathLike[str]):
-    """The value of an environment variable: ``execve`` takes its text, JSON shows the list ``["hidden"]``."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(["hidden"])
-        self._text = text
-
-    def __fspath__(self) -> str:
-        """Return the text; nothing else does."""
-        return self._text
-
-
-def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenText]:
-    """Hide every variable that isn't known to be harmless: an operator's environment may contain passwords."""
-    return {
-        name: value if name in _SHOWN or name.startswith(_SHOWN_PREFIXES) else HiddenText(value)
-        for name, value in environment.items()
-    }
-
-
-def redact(value: Any, secrets: Iterable[str]) -> Any:
-    """Replace secrets in every string of a JSON value. Dictionaries and lists are changed in place and returned."""
-    secrets = [secret for secret in secrets if secret]
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, _REPLACEMENT)
-    elif isinstance(value, dict):
-        for key in value:
-            value[key] = redact(value[key], secrets)
-    elif isinstance(value, list):
-        value[:] = [redact(item, secrets) for item in value]
-    return value
-
-
-def redact_directory(directory: Path, secrets: Iterable[str]) -> None:
-    """Replace secrets in the output of a run, and remove the partial events that a killed run leaves."""
-    for partial in directory.glob("job_events/*-partial.json*"):
-        partial.unlink(missing_ok=True)
-    wanted = [secret.encode() for secret in secrets if secret]
-    for name in ("stdout", "stderr"):
-        path = directory / name
-        content = path.read_bytes() if path.exists() else b""
-        clean = content
-        for secret in wanted:
-            clean = clean.replace(secret, _REPLACEMENT.encode())
-        if clean != content:
-            path.write_bytes(clean)
 
 
 if __name__ == "__main__":

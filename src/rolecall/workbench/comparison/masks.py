@@ -5,9 +5,9 @@ from typing import Final
 
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.bodies import decode, objects_in
-from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.record.secret_values import is_about_secrets, marked_texts, secret_texts
+from rolecall.runner.secrets.mask import Mask
+from rolecall.runner.secrets.values import is_about_secrets, marked_texts, secret_texts
 from rolecall.workbench.comparison.objects import text_in_base64
 
 SENSITIVE: Final = "(sensitive)"

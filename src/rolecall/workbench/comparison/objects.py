@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, SECRET, RawObject
-from rolecall.runner.record.masking import decode_base64
-from rolecall.runner.record.secret_values import LAST_APPLIED
 from rolecall.runner.record.timeline import without_server_fields
+from rolecall.runner.secrets.mask import decode_base64
+from rolecall.runner.secrets.values import LAST_APPLIED
 
 _SET_BY_CONTROLLERS: Final = frozenset({LAST_APPLIED, "deployment.kubernetes.io/revision"})
 _SET_AT_DELETION: Final = "deletionGracePeriodSeconds"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED
+from rolecall.runner.secrets.values import IDENTIFYING, LAST_APPLIED
 from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks, is_number
 from rolecall.workbench.comparison.objects import text_in_base64
 from rolecall.workbench.replay.writes import RunWrites

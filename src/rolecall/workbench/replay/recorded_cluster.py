@@ -22,8 +22,8 @@ from rolecall.kube.references import GVK, SECRETS, ObjectKey, RawObject
 from rolecall.kube.selectors import selects
 from rolecall.runner.proxy.request_info import WRITE_VERBS, RequestInfo
 from rolecall.runner.proxy.writes import with_delete_options
-from rolecall.runner.record.masking import decode_base64
 from rolecall.runner.record.reader import Line, StoredRecord
+from rolecall.runner.secrets.mask import decode_base64
 from rolecall.workbench.replay.recorded_kinds import RecordedKinds
 
 Key = tuple[str, str, str, str]

@@ -16,11 +16,11 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.document import document_of
-from rolecall.runner.record.masking import MIN_ANYWHERE
 from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.run_record import Ending
-from rolecall.runner.record.secret_values import LAST_APPLIED
 from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.secrets.mask import MIN_ANYWHERE
+from rolecall.runner.secrets.values import LAST_APPLIED
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import exchange, make_record
 

@@ -19,7 +19,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.record import recorder as recorder_module
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.recorder import Recorder, digest_of_content
-from rolecall.runner.record.secret_values import marked_texts, secret_texts
+from rolecall.runner.secrets.values import marked_texts, secret_texts
 from tests.support.reconciler_rig import Rig, make_rig
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World

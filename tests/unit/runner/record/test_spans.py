@@ -21,11 +21,11 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.forward import TraceContext
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
-from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.record.spans import Exporting, PresetIds, Trace, Tracer
 from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.secrets.mask import Mask
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import primary
 

@@ -23,6 +23,8 @@ from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from rolecall.runner.secrets.redaction import texts_in
+
 MIN_ANYWHERE: Final = 6
 """Values of this length are replaced wherever they occur."""
 
@@ -286,15 +288,6 @@ class Mask:
             alphabet = next(letters for highest, letters in _ALPHABETS if ord(character) <= highest)
             found.append(alphabet[int.from_bytes(stream[2 * index : 2 * index + 2]) % len(alphabet)])
         return "".join(found)
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield each string in a JSON value, except keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from texts_in(inner)
 
 
 def decode_base64(text: object) -> bytes | None:

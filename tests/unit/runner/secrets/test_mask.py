@@ -6,9 +6,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.record.masking import CUT_MARK, MIN_ANYWHERE, Mask
 from rolecall.runner.record.reader import to_line
-from rolecall.runner.record.secret_values import mask_body, mask_copies
+from rolecall.runner.secrets.mask import CUT_MARK, MIN_ANYWHERE, Mask
+from rolecall.runner.secrets.values import mask_body, mask_copies
 
 SECRETS = parse("GET", "/api/v1/namespaces/ns/secrets")
 CHARACTERS = st.characters(exclude_categories=["Cs"])

@@ -1,0 +1,82 @@
+"""Keeps the secrets of a run out of the files that its process writes, and walks the strings of JSON values.
+
+ansible-runner writes the whole environment of a play into a file, and a role may print its environment. So secret
+variables are passed as ``HiddenText``, which ``execve`` sees in the clear and JSON doesn't, and text that contains a
+secret nevertheless is redacted.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
+_SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
+_REPLACEMENT = "(hidden)"
+
+
+class HiddenText(list[str], os.PathLike[str]):
+    """The value of an environment variable: ``execve`` takes its text, JSON shows the list ``["hidden"]``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(["hidden"])
+        self._text = text
+
+    def __fspath__(self) -> str:
+        """Return the text; nothing else does."""
+        return self._text
+
+
+def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenText]:
+    """Hide every variable that isn't known to be harmless: an operator's environment may contain passwords."""
+    return {
+        name: value if name in _SHOWN or name.startswith(_SHOWN_PREFIXES) else HiddenText(value)
+        for name, value in environment.items()
+    }
+
+
+def redact(value: Any, secrets: Iterable[str]) -> Any:
+    """Replace secrets in every string of a JSON value. Dictionaries and lists are changed in place and returned."""
+    secrets = [secret for secret in secrets if secret]
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, _REPLACEMENT)
+    elif isinstance(value, dict):
+        for key in value:
+            value[key] = redact(value[key], secrets)
+    elif isinstance(value, list):
+        value[:] = [redact(item, secrets) for item in value]
+    return value
+
+
+def redact_directory(directory: Path, secrets: Iterable[str]) -> None:
+    """Replace secrets in the output of a run, and remove the partial events that a killed run leaves."""
+    for partial in directory.glob("job_events/*-partial.json*"):
+        partial.unlink(missing_ok=True)
+    wanted = [secret.encode() for secret in secrets if secret]
+    for name in ("stdout", "stderr"):
+        path = directory / name
+        content = path.read_bytes() if path.exists() else b""
+        clean = content
+        for secret in wanted:
+            clean = clean.replace(secret, _REPLACEMENT.encode())
+        if clean != content:
+            path.write_bytes(clean)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield each string in a JSON value, except keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(inner)
+
+
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with every string in it changed, including keys."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): map_strings(inner, change) for key, inner in value.items()}
+    return [map_strings(inner, change) for inner in value] if isinstance(value, list | tuple) else value
