@@ -30,7 +30,7 @@ from typing import Any, Self
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.workspace import TEMPORARY
-from rolecall.runner.secrets.redaction import HiddenText, hide_environment, redact, redact_directory
+from rolecall.runner.secrets.redaction import HiddenText, hide_environment, map_strings, redact_directory, redacted
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
 
 COLLECTIONS = Path(__file__).resolve().parents[2] / "collections"
@@ -180,7 +180,7 @@ class RunnerThread(threading.Thread):
         secrets = self._input.secrets
 
         def on_event(raw: dict[str, Any]) -> bool:
-            redact(raw, secrets.values())
+            raw.update(map_strings(raw, lambda text: redacted(text, secrets.values())))
             self._output.write(read_event(raw).to_json())
             return self._files.store(raw)
 

@@ -26,15 +26,12 @@ from urllib.parse import quote, unquote
 from rolecall.runner.secrets.redaction import texts_in
 
 MIN_ANYWHERE: Final = 6
-"""Values of this length are replaced wherever they occur."""
+"""Values, and their forms in base64, of this length are replaced wherever they occur; shorter ones match other text."""
 
 MIN_WHOLE: Final = 3
 """Shorter values are replaced where a whole string is equal to them, but not below this length."""
 
 CUT_MARK: Final = "…"
-_MIN_FORM: Final = 6
-"""Shorter forms in base64 would match unrelated text."""
-
 _ROUNDS: Final = 2
 _MAX_IN_URL: Final = 16 << 10
 _BREAK: Final = re.compile(r"(\\*(?:\n|\\n) *(?:\\+ )?)")
@@ -159,22 +156,18 @@ class Mask:
         parts = dict.fromkeys(_parts(value))
         for part in (value, *parts):
             if part not in self._texts and len(part) >= MIN_WHOLE and part.lower() not in _HARMLESS:
-                self._texts[part] = self._placeholder(part)
+                self._texts[part] = self.placeholder(part)
                 self._known = self._sorted_values = None
                 if part != value and len(parts) > _MANY_LINES:
                     self._plain_only.add(part)
-        return self._texts.get(value) or self._placeholder(value)
-
-    def add_here(self, value: str) -> str:
-        """Return the placeholder of a value that is only replaced in this place."""
-        return self._placeholder(value)
+        return self._texts.get(value) or self.placeholder(value)
 
     def add_bytes(self, value: bytes) -> bytes:
         """Record a secret value in bytes, whether they are text or not; return its placeholder."""
         try:
             return self.add(value.decode()).encode()
         except UnicodeDecodeError:
-            placeholder = self._placeholder("x" * len(value), value).encode()
+            placeholder = self.placeholder("x" * len(value), value).encode()
             self._binary[value] = placeholder
             self._known = None
             return placeholder
@@ -277,7 +270,7 @@ class Mask:
             self._known = _Known(_Forms(forms), _Forms(broken) if broken else None, short, starts)
         return self._known
 
-    def _placeholder(self, value: str, source: bytes | None = None) -> str:
+    def placeholder(self, value: str, source: bytes | None = None) -> str:
         """Return random characters, each of as many bytes in UTF-8 as that of the value; equal for an equal source."""
         source = value.encode(errors="surrogatepass") if source is None else source
         stream = hashlib.shake_256(hmac.digest(self._key, source, "sha256")).digest(2 * len(value))
@@ -348,7 +341,7 @@ def _in_base64(value: bytes, placeholder: bytes) -> Iterator[tuple[str, str]]:
     for _ in range(_ROUNDS):
         pairs = [(_encoded(value), _encoded(placeholder))]
         cores = ((_core(value, offset), _core(placeholder, offset)) for offset in range(3))
-        for form, replacement in (*pairs, *(pair for pair in cores if len(pair[0]) >= _MIN_FORM)):
+        for form, replacement in (*pairs, *(pair for pair in cores if len(pair[0]) >= MIN_ANYWHERE)):
             yield form, replacement
             yield form.replace("+", "-").replace("/", "_"), replacement
         value, placeholder = base64.b64encode(value), base64.b64encode(placeholder)

@@ -35,31 +35,21 @@ def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenTe
     }
 
 
-def redact(value: Any, secrets: Iterable[str]) -> Any:
-    """Replace secrets in every string of a JSON value. Dictionaries and lists are changed in place and returned."""
-    secrets = [secret for secret in secrets if secret]
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, _REPLACEMENT)
-    elif isinstance(value, dict):
-        for key in value:
-            value[key] = redact(value[key], secrets)
-    elif isinstance(value, list):
-        value[:] = [redact(item, secrets) for item in value]
-    return value
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with a word in place of all secrets."""
+    for secret in secrets:
+        text = text.replace(secret, _REPLACEMENT)
+    return text
 
 
 def redact_directory(directory: Path, secrets: Iterable[str]) -> None:
     """Replace secrets in the output of a run, and remove the partial events that a killed run leaves."""
     for partial in directory.glob("job_events/*-partial.json*"):
         partial.unlink(missing_ok=True)
-    wanted = [secret.encode() for secret in secrets if secret]
-    for name in ("stdout", "stderr"):
-        path = directory / name
-        content = path.read_bytes() if path.exists() else b""
-        clean = content
-        for secret in wanted:
-            clean = clean.replace(secret, _REPLACEMENT.encode())
+    for path in (directory / "stdout", directory / "stderr"):
+        content = clean = path.read_bytes() if path.exists() else b""
+        for secret in secrets:
+            clean = clean.replace(secret.encode(), _REPLACEMENT.encode())
         if clean != content:
             path.write_bytes(clean)
 

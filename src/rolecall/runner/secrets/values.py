@@ -228,7 +228,7 @@ def _mask_hidden(mask: Mask, value: Any) -> Any:
             return scalar
         if len(text) >= MIN_ANYWHERE:
             return mask.add(text)
-        return mask.add_here(text) if isinstance(scalar, str) else scalar
+        return mask.placeholder(text) if isinstance(scalar, str) else scalar
 
     def field(key: str, _: _Place) -> str:
         mask.words.add(key)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.workbench.comparison.clocks import Clocks, is_number
-from rolecall.workbench.comparison.masks import MIN_SECRET_CHARACTERS, SENSITIVE
+from rolecall.workbench.comparison.masks import SENSITIVE
 from rolecall.workbench.comparison.variables import (
     Bindings,
     Path,
@@ -59,8 +59,7 @@ class EndObject:
     def secret_texts(self) -> Iterator[str]:
         """Yield the values of a Secret that must not be displayed."""
         for _, value in leaves(self.content.get("data") or {}, frozenset()) if self.is_secret else ():
-            if len(text := text_of(value)) >= MIN_SECRET_CHARACTERS:
-                yield text
+            yield text_of(value)
 
     @property
     def title(self) -> str:

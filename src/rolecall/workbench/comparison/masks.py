@@ -12,16 +12,13 @@ from rolecall.workbench.comparison.objects import text_in_base64
 
 SENSITIVE: Final = "(sensitive)"
 
-MIN_SECRET_CHARACTERS: Final = 4
-"""Hiding shorter values would hide half of a plan, and protect nothing."""
-
 
 def sensitive_values(watch: Watch, records: Iterable[RunRecord], environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values that runs have read from Secrets, and those that the watch or environment marks as secret."""
     found = dict.fromkeys(secret_texts(watch, environment))
     for record in records:
         found |= dict.fromkeys(marked_texts(watch, record.obj))
-        found |= dict.fromkeys(text for text in _secrets_read_by(record) if len(text) >= MIN_SECRET_CHARACTERS)
+        found |= dict.fromkeys(_secrets_read_by(record))
     return tuple(found)
 
 

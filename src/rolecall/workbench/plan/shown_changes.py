@@ -38,14 +38,11 @@ _Show = Callable[[str], str]
 class _SensitiveMask(Mask):
     """Replaces every secret value by the same text, however short it is."""
 
-    def add(self, value: str) -> str:  # noqa: ARG002
+    def placeholder(self, value: str, source: bytes | None = None) -> str:  # noqa: ARG002
         return SENSITIVE
 
-    def add_here(self, value: str) -> str:
-        return self.add(value)
-
-    def add_base64(self, text: str) -> str:
-        return self.add(text)
+    def add_base64(self, text: str) -> str:  # noqa: ARG002
+        return SENSITIVE
 
 
 class ShownTexts:

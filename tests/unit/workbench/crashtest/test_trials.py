@@ -110,7 +110,7 @@ def test_values_of_secrets_are_hidden() -> None:
 
     tested = FakeObject(SAME, SettleResult(Outcome.SETTLED))
     trials = trials_of(tested, uninterrupted(end("x")), uninterrupted(end("x")))
-    assert tested.secrets == {"alpha-bravo": None}
+    assert tested.secrets == {"alpha-bravo": None, "x": None}
     assert trials.show("rejected alpha-bravo x") == "rejected (sensitive) x"
 
 
