@@ -102,7 +102,8 @@ def rendered(record: StoredRecord, *, is_colored: bool = False) -> Iterator[str]
         color = _COLORS.get(kind)
         return f"\x1b[{color}m{text}\x1b[0m" if is_colored and color and text else text
 
-    head, end, timeline = record.head, record.end, timeline_of(record)
+    head, end = record.head, record.end
+    tasks, rest = timeline_of(record)
     took = format_duration(end["seconds"])
     yield paint(f"{record.kind} {record.name}: {end['outcome']} in {took}", "head")
     yield f"  started  {head['started']}, run {head['job']}{', for the finalizer' if head['finalizing'] else ''}"
@@ -111,7 +112,7 @@ def rendered(record: StoredRecord, *, is_colored: bool = False) -> Iterator[str]
     yield f"  with     rolecall {head.get('rolecall')}, ansible-core {head.get('ansible-core')}"
     if not end["complete"]:
         yield "  incomplete: some bodies were not kept, see the omitted responses"
-    for task in timeline.tasks:
+    for task in tasks:
         name = paint(f"TASK {task.name}{f' on {task.host}' if task.host else ''}", "head")
         result = paint(task.result or "did not end", task.result)
         took = f", {format_duration(task.seconds)}" if task.seconds else ""
@@ -121,10 +122,10 @@ def rendered(record: StoredRecord, *, is_colored: bool = False) -> Iterator[str]
         yield from (f"  {line}" for line in task.message.splitlines())
         yield from (f"  item {item}: {result}" for item, result in task.items)
         yield from _request_lines(task.requests, paint)
-    if timeline.rest:
+    if rest:
         yield ""
         yield paint("Requests of unfinished tasks", "head")
-        yield from _request_lines(timeline.rest, paint)
+        yield from _request_lines(rest, paint)
     yield ""
     yield paint(f"END {end['outcome']}: {end['tasks']} tasks, {end['exchanges']} requests", "head")
     yield from (f"  {line}" for failure in end["failures"] for line in failure.splitlines())
@@ -139,7 +140,7 @@ def _request_lines(requests: Iterable[TimelineRequest], paint: Callable[[str, st
     for request in requests:
         status = paint(str(request.status), "failed" if request.has_failed else "")
         yield f"    {request.verb:<6} {request.target}  {status}  {format_duration(request.seconds)}"
-        yield from (f"      {name} omitted: {reason}" for name, reason in request.omitted)
+        yield from (f"      {note}" for note in request.notes)
         yield from (f"      {paint(line, line[:1])}" for line in request.effects)
 
 

@@ -5,20 +5,20 @@ Records are masked and read back in a thread, and cached for a while, because th
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.dashboard.objects import replica_view
 from rolecall.runner.dashboard.sources import Kind, Sources
-from rolecall.runner.dashboard.views import RequestView, RunView, Span, TaskView
+from rolecall.runner.dashboard.views import RunView
 from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.record.timeline import RunTimeline, TimelineRequest, TimelineTask, as_yaml, seconds_of, timeline_of
+from rolecall.runner.record.timeline import TimelineRequest, as_yaml, timeline_of
 from rolecall.system.blocking_work import run_in_thread
 
 MAX_REQUESTS: Final = 1000
@@ -26,18 +26,14 @@ MAX_TASKS: Final = 1000
 MAX_LINES: Final = 300
 """The number of shown lines of the diffs of a request, and of a status."""
 
-_WHOLE: Final = 1000
 MAX_STORED: Final = 8
 
 
 def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
     """Return the run of a record."""
-    head, end, timeline = record.head, record.end, timeline_of(record)
+    head, end, watch = record.head, record.end, record.head["watch"]
     metadata = head["object"].get("metadata", {})
-    scale = _Scale.of(head["started"], end["seconds"], timeline)
-    room = _Room(MAX_REQUESTS)
-    tasks = tuple(room.task(task, scale) for task in timeline.tasks[:MAX_TASKS])
-    watch = head["watch"]
+    tasks, rest = timeline_of(replace(record, exchanges=record.exchanges[:MAX_REQUESTS]))
     return RunView(
         replica=replica_view(sources),
         kind=kind.id,
@@ -55,76 +51,17 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
         requeue_after_seconds=end["requeueAfterSeconds"],
         failures=tuple(end["failures"]),
         status=_cut(as_yaml(end["status"])) if end["status"] else (),
-        tasks=tasks,
-        other_requests=room.requests(timeline.rest, scale),
+        tasks=tuple(replace(task, requests=tuple(map(_shortened, task.requests))) for task in tasks[:MAX_TASKS]),
+        other_requests=tuple(map(_shortened, rest)),
         left_out=max(0, len(record.exchanges) - MAX_REQUESTS),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """From the first to the last moment of a run, in seconds since the epoch."""
-
-    start: float
-    seconds: float
-
-    @classmethod
-    def of(cls, started: str, seconds: float, timeline: RunTimeline) -> "_Scale":
-        start = seconds_of(started) or 0.0
-        requests = [*timeline.rest, *(request for task in timeline.tasks for request in task.requests)]
-        spans: list[Any] = [*timeline.tasks, *requests]
-        ends = [(begin - start) + each.seconds for each in spans if (begin := seconds_of(each.started)) is not None]
-        return cls(start, max([seconds, *ends, 0.001]))
-
-    def span(self, started: str, seconds: float) -> Span | None:
-        """Return the position of a task or request, None if its start is unknown."""
-        begin = seconds_of(started)
-        if begin is None:
-            return None
-        place = min(max(round((begin - self.start) / self.seconds * _WHOLE), 0), _WHOLE - 1)
-        return Span(place, min(max(round(seconds / self.seconds * _WHOLE), 2), _WHOLE - place))
+def _shortened(request: TimelineRequest) -> TimelineRequest:
+    return replace(request, effects=_cut(request.effects))
 
 
-@dataclass(slots=True)
-class _Room:
-    """Makes the views of tasks and requests, up to a number of requests."""
-
-    left: int
-
-    def task(self, task: TimelineTask, scale: _Scale) -> TaskView:
-        return TaskView(
-            name=task.name,
-            host=task.host,
-            place=task.place,
-            result=task.result,
-            seconds=task.seconds,
-            span=scale.span(task.started, task.seconds),
-            is_hidden=task.is_hidden,
-            message=task.message,
-            items=task.items,
-            requests=self.requests(task.requests, scale),
-        )
-
-    def requests(self, requests: tuple[TimelineRequest, ...], scale: _Scale) -> tuple[RequestView, ...]:
-        shown = tuple(islice(requests, self.left))
-        self.left -= len(shown)
-        return tuple(_request(each, scale) for each in shown)
-
-
-def _request(request: TimelineRequest, scale: _Scale) -> RequestView:
-    return RequestView(
-        verb=request.verb,
-        target=request.target,
-        status=request.status,
-        has_failed=request.has_failed,
-        seconds=request.seconds,
-        span=scale.span(request.started, request.seconds),
-        notes=tuple(f"{name} omitted: {reason}" for name, reason in request.omitted),
-        effects=_cut(list(request.effects)),
-    )
-
-
-def _cut(lines: list[str]) -> tuple[str, ...]:
+def _cut(lines: Sequence[str]) -> tuple[str, ...]:
     left = len(lines) - MAX_LINES
     return (*lines[:MAX_LINES], f"… {left} more lines") if left > 0 else tuple(lines)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rolecall.kube.references import GVK
 from rolecall.runner.record.history import RunLine
+from rolecall.runner.record.timeline import TimelineRequest, TimelineTask
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEP: Final = 10
@@ -152,44 +153,6 @@ class ObjectView:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A period, in thousandths of the whole run."""
-
-    start: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class RequestView:
-    """A request of a task; ``effects`` are the lines of diffs."""
-
-    verb: str
-    target: str
-    status: int | None
-    has_failed: bool
-    seconds: float
-    span: Span | None
-    notes: tuple[str, ...]
-    effects: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskView:
-    """A task with its requests."""
-
-    name: str
-    host: str
-    place: str
-    result: str
-    seconds: float
-    span: Span | None
-    is_hidden: bool
-    message: str
-    items: tuple[tuple[str, str], ...]
-    requests: tuple[RequestView, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RunView:
     """One run, from its record."""
 
@@ -210,8 +173,8 @@ class RunView:
     failures: tuple[str, ...]
     status: tuple[str, ...]
     """The lines of the status as YAML."""
-    tasks: tuple[TaskView, ...]
-    other_requests: tuple[RequestView, ...]
+    tasks: tuple[TimelineTask, ...]
+    other_requests: tuple[TimelineRequest, ...]
     left_out: int
     """The number of requests that are left out."""
 

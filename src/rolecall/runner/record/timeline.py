@@ -7,7 +7,7 @@ timeline has no layout: ``rolecall record`` prints it, and the dashboard draws a
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -38,6 +38,7 @@ SERVER_FIELDS: Final = frozenset(
 
 UNKNOWN_BEFORE: Final = "written; the record does not show the state before"
 _WIDTH: Final = 1000
+_WHOLE: Final = 1000
 _LONG: Final = 2000
 _Line = tuple[str, str]
 """A sign, and a line of YAML."""
@@ -47,23 +48,30 @@ _Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A period, in thousandths of the whole run."""
+
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineRequest:
-    """One request; ``status`` is None without a response. ``started`` is a time as it is in the record."""
+    """One request; ``status`` is None without a response, ``span`` if its start is unknown.
+
+    ``notes`` name the bodies that were not kept, ``request`` or ``answer``, and the reason. ``effects`` are its
+    changes: the lines of diffs.
+    """
 
     verb: str
     target: str
     status: int | None
-    started: str
+    has_failed: bool
+    """Whether it was rejected or has no response."""
     seconds: float
-    omitted: tuple[tuple[str, str], ...] = ()
-    """The bodies that were not kept, ``request`` or ``answer``, and the reason."""
-    effects: tuple[str, ...] = ()
-    """Its changes: the lines of diffs."""
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether it was rejected or has no response."""
-        return self.status is None or self.status >= HTTPStatus.BAD_REQUEST
+    span: Span | None
+    notes: tuple[str, ...]
+    effects: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +82,29 @@ class TimelineTask:
     host: str
     place: str
     result: str
-    started: str
     seconds: float
+    span: Span | None
     is_hidden: bool
     message: str
     items: tuple[tuple[str, str], ...]
     requests: tuple[TimelineRequest, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunTimeline:
-    """One run: its tasks in their order, and the requests of unfinished tasks."""
-
-    tasks: tuple[TimelineTask, ...]
-    rest: tuple[TimelineRequest, ...]
-
-
-def timeline_of(record: StoredRecord) -> RunTimeline:
-    """Return the timeline of a record."""
+def timeline_of(record: StoredRecord) -> tuple[tuple[TimelineTask, ...], tuple[TimelineRequest, ...]]:
+    """Return the tasks of a record in their order, and the requests of unfinished tasks."""
     known: dict[_Key, Any] = {}
     requests: dict[tuple[str, str], list[TimelineRequest]] = {}
+    span_of = _spans(record)
     for exchange in record.exchanges:
-        requests.setdefault((exchange["task"], exchange["host"]), []).append(_request(exchange, known))
+        requests.setdefault((exchange["task"], exchange["host"]), []).append(_request(exchange, known, span_of))
     tasks = tuple(
         TimelineTask(
             name=task["name"] or task["action"],
             host="" if task["host"] == "localhost" else task["host"],
             place=task["place"],
             result=task["result"],
-            started=task.get("started", ""),
             seconds=task["seconds"],
+            span=span_of(task),
             is_hidden=task["hidden"],
             message=task["message"] if task["result"] in _WITH_MESSAGE else "",
             items=tuple((item["item"], item["result"]) for item in task.get("items", ())),
@@ -111,22 +112,44 @@ def timeline_of(record: StoredRecord) -> RunTimeline:
         )
         for task in record.tasks
     )
-    return RunTimeline(tasks, tuple(request for each in requests.values() for request in each))
+    return tasks, tuple(request for each in requests.values() for request in each)
 
 
-def _request(exchange: Line, known: dict[_Key, Any]) -> TimelineRequest:
+def _spans(record: StoredRecord) -> Callable[[Line], Span | None]:
+    """Return a function that returns the position of a task or request, None if its start is unknown."""
+
+    def start_of(line: Line) -> float | None:
+        return seconds_of(line.get("time") or line.get("started", ""))
+
+    start = seconds_of(record.head["started"]) or 0.0
+    lines = ((start_of(line), line["seconds"]) for line in (*record.exchanges, *record.tasks))
+    ends = (begin - start + seconds for begin, seconds in lines if begin is not None)
+    whole = max(record.end["seconds"], 0.001, *ends)
+
+    def span_of(line: Line) -> Span | None:
+        begin = start_of(line)
+        if begin is None:
+            return None
+        place = min(max(round((begin - start) / whole * _WHOLE), 0), _WHOLE - 1)
+        return Span(place, min(max(round(line["seconds"] / whole * _WHOLE), 2), _WHOLE - place))
+
+    return span_of
+
+
+def _request(exchange: Line, known: dict[_Key, Any], span_of: Callable[[Line], Span | None]) -> TimelineRequest:
     query = "&".join(f"{name}={value}" for name, value in exchange["query"])
     reasons = ((name, exchange.get(name, {}).get("omitted")) for name in ("request", "answer"))
     status = exchange["status"]
-    is_successful = status is not None and status < HTTPStatus.BAD_REQUEST
+    has_failed = status is None or status >= HTTPStatus.BAD_REQUEST
     return TimelineRequest(
         verb=exchange["verb"],
         target=exchange["path"] + (f"?{query}" if query else ""),
         status=status,
-        started=exchange.get("time", ""),
+        has_failed=has_failed,
         seconds=exchange["seconds"],
-        omitted=tuple((name, reason) for name, reason in reasons if reason),
-        effects=tuple(_effects(exchange, known)) if is_successful else (),
+        span=span_of(exchange),
+        notes=tuple(f"{name} omitted: {reason}" for name, reason in reasons if reason),
+        effects=() if has_failed else tuple(_effects(exchange, known)),
     )
 
 
