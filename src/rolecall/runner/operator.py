@@ -260,7 +260,7 @@ async def dashboard(context: OperatorContext, controllers: list[WatchController]
         version=version("rolecall"),
         kinds=tuple(map(Kind.of, controllers)),
         manager=context.cluster.manager,
-        recorder=context.observation.recorder,
+        recorder=context.observation.recorder or Recorder(context.cluster.client, RecordMemory(0)),  # an empty one
         shards=context.cluster.shards,
     )
     metrics = context.observation.metrics

@@ -10,13 +10,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from rolecall.kube.references import GVK
 from rolecall.runner.config.watches import ReferenceType
-from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
+from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources, condition_of
 from rolecall.runner.dashboard.views import (
-    ConditionView,
+    Condition,
     KindView,
     ListView,
     ObjectView,
@@ -126,25 +126,17 @@ class Rows:
 
     def lines(self, note: ObjectNote) -> tuple[RunLine, ...]:
         """Return the runs of an object, the newest first."""
-        recorder, recorded = self.sources.recorder, self._recorded(note)
-        if recorder is None or recorder.history is None:
-            return ()
-        return tuple(
-            replace(line, has_record=line.id in recorded) for line in recorder.history.of(self.kind.gvk, note.key)
-        )
+        recorded = self._recorded(note)
+        lines = self.sources.recorder.history.of(self.kind.gvk, note.key)
+        return tuple(replace(line, has_record=line.id in recorded) for line in lines)
 
     def last_line(self, note: ObjectNote) -> RunLine | None:
         """Return the line of an object's last run, None if it had none since the operator started."""
-        recorder = self.sources.recorder
-        if recorder is None or recorder.history is None:
-            return None
-        return recorder.history.last(self.kind.gvk, note.key)
+        return self.sources.recorder.history.last(self.kind.gvk, note.key)
 
     def _recorded(self, note: ObjectNote) -> frozenset[str]:
         """Return the IDs of the runs whose records are in memory."""
-        recorder = self.sources.recorder
-        records = recorder.memory.runs(self.kind.gvk, note.key) if recorder is not None else ()
-        return frozenset(record.ident for record in records)
+        return frozenset(record.ident for record in self.sources.recorder.memory.runs(self.kind.gvk, note.key))
 
     def _wait(self, note: ObjectNote) -> WaitView:
         controller = self.kind.watched.controller
@@ -244,18 +236,13 @@ def object_view(sources: Sources, kind: Kind, note: ObjectNote, last: StoredReco
     )
 
 
-def _conditions(note: ObjectNote, last: StoredRecord | None) -> Iterator[ConditionView]:
+def _conditions(note: ObjectNote, last: StoredRecord | None) -> Iterator[Condition]:
     """Yield the conditions, with the messages of the same ones in the record, in which secrets are masked."""
-
-    def identity(condition: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(condition.get(name) for name in ("type", "status", "reason", "lastTransitionTime"))
-
     status = last.end["status"] if last is not None else None
-    messages = {identity(each): each.get("message") for each in conditions_of(status or {})}
+    messages = {condition_of(each): each.get("message") for each in conditions_of(status or {})}
     for each in note.conditions:
-        found = messages.get((each.type, each.status, each.reason, each.since))
-        message = found if isinstance(found, str) else ""
-        yield ConditionView(each.type, each.status, each.reason, each.since, message)
+        message = messages.get(each)
+        yield replace(each, message=message if isinstance(message, str) else "")
 
 
 def _triggers(kind: Kind, reads: list[str]) -> Iterator[TriggerView]:

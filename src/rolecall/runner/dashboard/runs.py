@@ -70,7 +70,7 @@ def _cut(lines: Sequence[str]) -> tuple[str, ...]:
 class RecordCache:
     """Reads records in memory, one at a time: a client that requests many must not delay the operator's work."""
 
-    recorder: Recorder | None
+    recorder: Recorder
     _stored: OrderedDict[tuple[str, ObjectKey, str], StoredRecord] = field(default_factory=OrderedDict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -85,12 +85,12 @@ class RecordCache:
         return await self._read(kind, found) if found is not None else None
 
     def _records(self, kind: Kind, key: ObjectKey) -> tuple[RunRecord, ...]:
-        return self.recorder.memory.runs(kind.gvk, key) if self.recorder is not None else ()
+        return self.recorder.memory.runs(kind.gvk, key)
 
     async def _read(self, kind: Kind, record: RunRecord) -> StoredRecord | None:
         place = kind.id, record.key, record.ident
         async with self._lock:
-            if place not in self._stored and self.recorder is not None:
+            if place not in self._stored:
                 # It may have been dropped while other records were read.
                 if not any(each is record for each in self._records(kind, record.key)):
                     return None

@@ -89,8 +89,8 @@ async def serving_dashboard(
 
 def dashboard_application(sources: Sources, guard: "Guard") -> web.Application:
     """Return the application that serves the pages."""
-    application = web.Application()
-    guard.protect(application)
+    application = web.Application(middlewares=[guard.check])
+    application.on_response_prepare.append(_add_headers)
     handlers = _Handlers(sources, Lists(sources), RecordCache(sources.recorder))
     application.router.add_get("/", handlers.objects)
     application.router.add_get("/kinds/{kind}/{namespace}/{name}", handlers.object)
@@ -181,25 +181,18 @@ class Guard:
     reviewer: TokenReviewer | None
     is_on_loopback: bool
 
-    def protect(self, application: web.Application) -> None:
-        """Protect an application."""
-        application.on_response_prepare.append(_add_headers)
-
-        @web.middleware
-        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            refused = await self._refusal(request)
-            return refused if refused is not None else await handler(request)
-
-        application.middlewares.append(check)
-
-    async def _refusal(self, request: web.Request) -> web.Response | None:
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Return the response to a request, or why it is rejected."""
         if request.method not in _METHODS:
             return web.Response(status=405, text="The dashboard is read-only\n", headers={"Allow": ", ".join(_METHODS)})
         if self.is_on_loopback and not is_loopback(_host_of(request)):
             return web.Response(status=421, text="The dashboard is served on loopback: use localhost as its host\n")
-        if self.reviewer is None:
-            return None
-        return await refusal(request, self.reviewer, ACCESS_PATH, takes_password=True)
+        if self.reviewer is not None:
+            refused = await refusal(request, self.reviewer, ACCESS_PATH, takes_password=True)
+            if refused is not None:
+                return refused
+        return await handler(request)
 
 
 def is_loopback(host: str) -> bool:

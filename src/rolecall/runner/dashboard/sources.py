@@ -43,11 +43,12 @@ class ObjectNote:
     @classmethod
     def of(cls, key: ObjectKey, obj: RawObject) -> "ObjectNote":
         """Return the note of an object."""
-        conditions = tuple(map(_condition, conditions_of(status_of(obj))[:MAX_CONDITIONS]))
+        conditions = tuple(map(condition_of, conditions_of(status_of(obj))[:MAX_CONDITIONS]))
         return cls(key, generation_of(obj), verdict_of(conditions), conditions, is_paused(obj), is_being_deleted(obj))
 
 
-def _condition(raw: dict[str, Any]) -> Condition:
+def condition_of(raw: dict[str, Any]) -> Condition:
+    """Return a condition without its message."""
     return Condition(*(_text(raw.get(name)) for name in ("type", "status", "reason", "lastTransitionTime")))
 
 
@@ -128,12 +129,12 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The parts of an operator; without a recorder, runs aren't recorded."""
+    """The parts of an operator."""
 
     version: str
     kinds: tuple[Kind, ...]
     manager: Manager
-    recorder: Recorder | None = None
+    recorder: Recorder
     shards: HeldShards | None = None
 
     def kind(self, ident: str) -> Kind | None:

@@ -109,19 +109,13 @@ class ListView:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition in a status."""
+    """A condition in a status; ``message`` is empty unless a record has it, in which secrets are masked."""
 
     type: str
     status: str
     reason: str
     since: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionView(Condition):
-    """A condition; ``message`` is empty unless a record has it, in which secrets are masked."""
-
-    message: str
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +139,7 @@ class ObjectView:
     shard: int | None
     is_mine: bool
     """Whether this replica reconciles it."""
-    conditions: tuple[ConditionView, ...]
+    conditions: tuple[Condition, ...]
     runs: tuple[RunLine, ...]
     triggers: tuple[TriggerView, ...]
     more_reads: int

@@ -62,7 +62,8 @@ class Recorder:
     files: RecordFiles | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     access_sets: dict[GVK, AccessSet] = field(default_factory=dict)
-    history: RunHistory | None = None
+    has_dashboard: bool = False
+    history: RunHistory = field(default_factory=RunHistory)
     """The lines about the last runs, for the dashboard."""
     mark_unsafe: bool = True
     """Whether runs mark strings as unsafe if their watch has no ``markUnsafe``."""
@@ -74,9 +75,8 @@ class Recorder:
         if not budget and directory is None:
             return None
         files = None if directory is None else RecordFiles(directory, settings.record_directory_max_bytes)
-        memory = RecordMemory(budget, max_runs=RUNS_WITH_DASHBOARD) if settings.has_ui else RecordMemory(budget)
-        history = RunHistory() if settings.has_ui else None
-        return cls(client, memory, files, history=history, mark_unsafe=settings.mark_unsafe)
+        memory = RecordMemory(budget, max_runs=RUNS_WITH_DASHBOARD if settings.has_ui else 1)
+        return cls(client, memory, files, has_dashboard=settings.has_ui, mark_unsafe=settings.mark_unsafe)
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Start the record of a run."""
@@ -97,7 +97,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             text = str(error) if isinstance(error, OSError) else without_text(error)
             logger.warning("Could not write the record of a run", error=text, job=record.ident)
-        if self.history is not None:
+        if self.has_dashboard:
             self.history.add(record, await self._failure(watch, record))
         self.memory.add(record)
 
@@ -121,8 +121,7 @@ class Recorder:
     def forget(self, gvk: GVK, key: ObjectKey) -> None:
         """Drop the records of a deleted object from memory."""
         self.memory.forget(gvk, key)
-        if self.history is not None:
-            self.history.forget(gvk, key)
+        self.history.forget(gvk, key)
 
     async def _failure(self, watch: Watch, record: RunRecord) -> str:
         """Return the start of the first reason why a run failed, with secret values masked; empty if there is none."""

@@ -11,7 +11,6 @@ from rolecall.kube.references import RawObject
 from rolecall.runner.dashboard.server import Guard, dashboard_application
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.record.history import RunHistory
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RecordMemory, RunRecord
 from rolecall.runner.runs.events import RunSummary
@@ -45,7 +44,6 @@ class Shown:
         record.ending = ending or Ending(
             "succeeded", RunSummary("successful", duration_seconds=0.25), obj.get("status")
         )
-        assert self.recorder.history is not None
         self.recorder.history.add(record)
         self.recorder.memory.add(record)
         return record
@@ -71,6 +69,6 @@ async def _unknown(*_: object) -> None:
 def shown(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     monkeypatch.setattr(cluster, "resource_for_path", _unknown)
     bench = Bench(cluster, tmp_path)
-    recorder = Recorder(cluster, RecordMemory(1 << 20, max_runs=3), history=RunHistory())
+    recorder = Recorder(cluster, RecordMemory(1 << 20, max_runs=3), has_dashboard=True)
     sources = Sources("1.2.3", (Kind.of(bench.controller),), bench.manager, recorder)
     return Shown(bench, sources, recorder)

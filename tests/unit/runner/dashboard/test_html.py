@@ -154,7 +154,7 @@ async def test_hostile_strings_are_escaped(shown: Shown, part: str) -> None:
     record = shown.add_run(obj, exchange("POST", f"{CONFIG_MAPS}?x={text('target')}", answer, answer, 201))
     record.causes = (text("cause"),)
     record.on_event(RunEvent(name="runner_on_ok", task=text("task"), task_id="task-3", host=text("task")))
-    shown.recorder.history.add(record)  # type: ignore[union-attr] # there is one
+    shown.recorder.history.add(record)
     kind = kind_id(THING)
     paths = [
         f"/?q={HOSTILE if part == 'query' else ''}",
@@ -174,7 +174,7 @@ async def test_hostile_strings_are_escaped(shown: Shown, part: str) -> None:
 async def test_why_it_ran_is_one_line_with_all_causes_on_demand(shown: Shown) -> None:
     record = shown.add_run(shown.bench.tell(THING))
     record.causes = ("Thing default/one: spec.size (generation 2)", "read Secret default/password changed")
-    shown.recorder.history.add(record)  # type: ignore[union-attr] # there is one
+    shown.recorder.history.add(record)
     page = (await shown.get("/"))[1]
     assert '<summary>spec.size (generation 2) <span class="minor">+1</span></summary>' in page
     assert "<li>Thing default/one: spec.size (generation 2)</li>" in page

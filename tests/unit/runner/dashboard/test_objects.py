@@ -12,6 +12,8 @@ from rolecall.runner.dashboard.objects import PAGE_SIZE, Lists
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import Query, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
+from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.run_record import RecordMemory
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.controller.fake_server import FakeServer
@@ -214,7 +216,7 @@ class Follower:
 async def test_held_shards_and_foreign_objects_are_reported(cluster: FakeCluster, tmp_path: Path) -> None:
     shards = HeldShards(4, 1.0)
     bench = Bench(cluster, tmp_path, shards=shards)
-    sources = Sources("1", (Kind.of(bench.controller),), bench.manager, shards=shards)
+    sources = Sources("1", (Kind.of(bench.controller),), bench.manager, Recorder(cluster, RecordMemory(0)), shards)
     for number in range(20):
         bench.tell(THING, name=f"thing-{number}")
     shards.take(2)
