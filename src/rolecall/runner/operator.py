@@ -32,7 +32,7 @@ from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory
-from rolecall.runner.record.traces import exporting, tracer_of
+from rolecall.runner.record.traces import exporting
 from rolecall.runner.runs.cleanup import ArtifactBudget, remove_old_kubeconfigs
 from rolecall.runner.runs.content import watch_contents
 from rolecall.runner.runs.memory import MemoryGuard
@@ -111,9 +111,10 @@ async def run_operator(
             ReadWatches(partial(SelectedReads, client), clock, kinds, metrics.set_read_watches) as reads,
         ):
             recorder = Recorder.of_settings(settings, client)
-            if recorder is None and traces is not None:
-                recorder = Recorder(client, RecordMemory(0))  # traces are made from records, even if none is kept
-            tracer = tracer_of(traces, recorder, client.base_url, traces_unchanged=settings.trace_unchanged)
+            tracer = None
+            if traces is not None:
+                recorder = recorder or Recorder(client, RecordMemory(0))  # traces are made from records
+                tracer = traces.tracer_of(recorder, client.base_url, traces_unchanged=settings.trace_unchanged)
             own_writes = OwnWrites(is_complete=shards is None)
             discovery = SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None
             context = OperatorContext(

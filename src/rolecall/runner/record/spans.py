@@ -14,14 +14,15 @@ This module needs OpenTelemetry; ``traces`` imports it only if traces are export
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Final
 
 from opentelemetry.context import Context
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -31,12 +32,13 @@ from opentelemetry.trace import (
     SpanContext,
     SpanKind,
     StatusCode,
-    TraceFlags,
     format_span_id,
     format_trace_id,
+    get_current_span,
     set_span_in_context,
 )
 from opentelemetry.trace import Tracer as SdkTracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from yarl import URL
 
 from rolecall.kube.metadata import uid_of
@@ -205,10 +207,11 @@ class Trace:
         if exchange.status is not None:
             attributes["http.response.status_code"] = exchange.status
         if context.given:
-            self.tracer.exporting.ids.preset(int(_parts(context.given)[1], 16))
+            self.tracer.exporting.ids.preset(_context_of(context.given).span_id)
+        links = (Link(_context_of(context.carried)),) if context.carried else ()  # the trace that it arrived with
         started_ns = int(exchange.started * _NANOSECONDS)
         name = f"{exchange.method} {resource}" if info.is_resource else exchange.method
-        sdk, links = self.tracer.exporting.tracer, tuple(_links(context.carried))
+        sdk = self.tracer.exporting.tracer
         span = sdk.start_span(name, above, SpanKind.CLIENT, attributes, links, started_ns)
         if error := _error_of(exchange):
             _fail(span, error)
@@ -244,18 +247,10 @@ def _fail(span: Span, error_type: str) -> None:
     span.set_status(StatusCode.ERROR)
 
 
-def _links(carried: str) -> Iterator[Link]:
-    """Yield a link to the trace that a request carried when it arrived."""
-    if carried:
-        trace, span, flags = _parts(carried)
-        context = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
-        yield Link(context)
-
-
-def _parts(traceparent: str) -> tuple[str, str, str]:
-    """Return the trace, the span, and the flags of a ``traceparent``."""
-    _, trace, span, flags, *_ = traceparent.split("-")
-    return trace, span, flags
+def _context_of(traceparent: str) -> SpanContext:
+    """Return the trace, the span, and the flags of a valid ``traceparent``."""
+    found = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+    return get_current_span(found).get_span_context()
 
 
 class PresetIds(RandomIdGenerator):
@@ -282,40 +277,45 @@ class Exporting:
     tracer: SdkTracer
     ids: PresetIds
     propagates: bool
-    _provider: TracerProvider
-    _exporter: SpanExporter
-    _sdk_logs: "SdkLogHandler"
 
-    @classmethod
-    def start(cls, protocol: str, attributes: Mapping[str, str], *, propagates: bool) -> "Exporting":
-        """Start with a protocol and attributes of the operator; the SDK reads the rest from the environment.
+    def tracer_of(self, recorder: Recorder, server: str, *, traces_unchanged: bool) -> Tracer:
+        """Return the tracer of an operator."""
+        return Tracer(self, recorder, server, traces_unchanged)
 
-        Raise ImportError if the exporter for the protocol isn't installed, and ValueError if a variable is invalid.
-        """
-        sdk_logs = SdkLogHandler()
-        exporter = _Exporter(_exporter_for(protocol), sdk_logs)
-        ids = PresetIds()
-        resource = Resource.create(attributes)
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=ids)
-        provider.add_span_processor(BatchSpanProcessor(exporter))
-        library = logging.getLogger(_LIBRARY)
-        library.addHandler(sdk_logs)
-        library.propagate = False
-        tracer = provider.get_tracer("rolecall", version("rolecall"))
-        return cls(tracer, ids, propagates, provider, exporter, sdk_logs)
 
-    async def stop(self) -> None:
-        """Send the remaining spans, for at most ``FLUSH_SECONDS``."""
+@asynccontextmanager
+async def exporting_spans(protocol: str, *, propagates: bool) -> AsyncIterator[Exporting]:
+    """Yield what sends spans with a protocol; at the end, send the remaining ones, for at most ``FLUSH_SECONDS``.
+
+    The SDK reads its other settings from the environment. Raise ImportError if the exporter for the protocol isn't
+    installed, and ValueError if a variable is invalid.
+    """
+    sdk_logs = SdkLogHandler()
+    exporter = _Exporter(_exporter_for(protocol), sdk_logs)
+    ids = PresetIds()
+    provider = TracerProvider(resource=service(), shutdown_on_exit=False, id_generator=ids)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    library = logging.getLogger(_LIBRARY)
+    library.addHandler(sdk_logs)
+    library.propagate = False
+    try:
+        yield Exporting(provider.get_tracer("rolecall", version("rolecall")), ids, propagates)
+    finally:
         # A daemon, which ends with the process: a request to an unresponsive collector can't be interrupted.
-        last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
+        last = threading.Thread(target=provider.shutdown, name="last-spans", daemon=True)
         last.start()
         await run_in_thread(lambda: last.join(FLUSH_SECONDS))
         if last.is_alive():
             logger.warning("The last spans are lost: the collector takes too long", limit_seconds=FLUSH_SECONDS)
-        library = logging.getLogger(_LIBRARY)  # later warnings of the SDK's thread don't matter
-        library.removeHandler(self._sdk_logs)
+        library.removeHandler(sdk_logs)  # later warnings of the SDK's thread don't matter
         library.addHandler(logging.NullHandler())
-        self._exporter.shutdown()
+        exporter.shutdown()
+
+
+def service() -> Resource:
+    """Return the attributes of the operator; those that the user has set take precedence."""
+    own = Resource.create({"service.name": "rolecall", "service.version": version("rolecall")})
+    return own.merge(OTELResourceDetector().detect())
 
 
 def _exporter_for(protocol: str) -> SpanExporter:
@@ -346,10 +346,6 @@ class _Exporter(SpanExporter):
     def shutdown(self) -> None:
         """Cancel sending."""
         self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Return immediately: there is no buffer here."""
-        return self._exporter.force_flush(timeout_millis)
 
 
 class SdkLogHandler(logging.Handler):

@@ -10,15 +10,13 @@ empty variables count as unset.
 
 import re
 from collections.abc import AsyncIterator, Mapping, MutableMapping
-from contextlib import asynccontextmanager
-from importlib.metadata import version
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from rolecall.runner.record.recorder import Recorder
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:
-    from rolecall.runner.record.spans import Exporting, Tracer
+    from rolecall.runner.record.spans import Exporting
 
 logger = get_logger("traces")
 
@@ -34,36 +32,19 @@ async def exporting(environment: MutableMapping[str, str]) -> AsyncIterator["Exp
 
     The headers for the collector are removed from the environment: runs don't need its tokens.
     """
-    started = _start(environment) if asks_for_traces(environment) else None
+    async with AsyncExitStack() as stack:
+        yield await _start(environment, stack) if asks_for_traces(environment) else None
+
+
+async def _start(environment: MutableMapping[str, str], stack: AsyncExitStack) -> "Exporting | None":
     try:
-        yield started
-    finally:
-        if started is not None:
-            await started.stop()
-
-
-def tracer_of(
-    exporter: "Exporting | None", recorder: Recorder | None, server: str, *, traces_unchanged: bool
-) -> "Tracer | None":
-    """Return the tracer of an operator, None without traces. ``server`` is the URL of its API server."""
-    if exporter is None or recorder is None:
-        return None
-    from rolecall.runner.record.spans import Tracer  # noqa: PLC0415 - imported only if there are traces
-
-    return Tracer(exporter, recorder, server, traces_unchanged)
-
-
-def _start(environment: MutableMapping[str, str]) -> "Exporting | None":
-    try:
-        from rolecall.runner.record.spans import Exporting  # noqa: PLC0415 - imported only if there are traces
+        from rolecall.runner.record.spans import exporting_spans  # noqa: PLC0415 - imported only if there are traces
     except ImportError as error:
         logger.warning("No traces are sent: OpenTelemetry is not installed", error=str(error), install=INSTALL)
         return None
     protocol = protocol_in(environment)
     try:
-        started = Exporting.start(
-            protocol, service_attributes(environment, version("rolecall")), propagates=propagates(environment)
-        )
+        started = await stack.enter_async_context(exporting_spans(protocol, propagates=propagates(environment)))
     except ImportError:
         install = "pip install opentelemetry-exporter-otlp-proto-grpc"
         logger.warning("No traces are sent: the exporter is not installed", protocol=protocol, install=install)
@@ -86,16 +67,6 @@ def asks_for_traces(environment: Mapping[str, str]) -> bool:
 def protocol_in(environment: Mapping[str, str]) -> str:
     """Return the name of the protocol for traces."""
     return _first(_PROTOCOLS, environment).lower() or "http/protobuf"
-
-
-def service_attributes(environment: Mapping[str, str], own_version: str) -> dict[str, str]:
-    """Return the attributes of the operator that the user hasn't set."""
-    given = environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    named = {pair.partition("=")[0].strip() for pair in given.split(",")}
-    if environment.get("OTEL_SERVICE_NAME", "").strip():
-        named.add("service.name")
-    own = {"service.name": "rolecall", "service.version": own_version}
-    return {name: value for name, value in own.items() if name not in named}
 
 
 def propagates(environment: Mapping[str, str]) -> bool:

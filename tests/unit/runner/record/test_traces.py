@@ -6,18 +6,18 @@ import subprocess
 import sys
 import time
 from collections.abc import MutableMapping
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.runner.record.spans import FLUSH_SECONDS
+from rolecall.runner.record.spans import FLUSH_SECONDS, service
 from rolecall.runner.record.traces import (
     asks_for_traces,
     exporting,
     propagates,
     protocol_in,
-    service_attributes,
     take_headers,
 )
 from tests.collector import grpc_collector, http_collector
@@ -162,16 +162,23 @@ def test_protocol_of_traces_takes_precedence_and_http_is_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "expected"),
+    ("environment", "name", "own_version"),
     [
-        ({}, {"service.name": "rolecall", "service.version": "1"}),
-        ({"OTEL_SERVICE_NAME": "mine"}, {"service.version": "1"}),
-        ({"OTEL_RESOURCE_ATTRIBUTES": "a=b, service.name=mine"}, {"service.version": "1"}),
-        ({"OTEL_RESOURCE_ATTRIBUTES": "service.version=2"}, {"service.name": "rolecall"}),
+        ({}, "rolecall", version("rolecall")),
+        ({"OTEL_SERVICE_NAME": "", "OTEL_RESOURCE_ATTRIBUTES": ""}, "rolecall", version("rolecall")),
+        ({"OTEL_SERVICE_NAME": "mine"}, "mine", version("rolecall")),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "a=b, service.name=mine"}, "mine", version("rolecall")),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.version=2"}, "rolecall", "2"),
     ],
 )
-def test_service_attributes_of_the_user_are_not_replaced(environment: dict[str, str], expected: dict[str, str]) -> None:
-    assert service_attributes(environment, "1") == expected
+def test_service_attributes_of_the_user_are_not_replaced(
+    environment: dict[str, str], name: str, own_version: str, otel: pytest.MonkeyPatch
+) -> None:
+    for variable, value in environment.items():
+        otel.setenv(variable, value)
+    attributes = service().attributes
+    assert (attributes["service.name"], attributes["service.version"]) == (name, own_version)
+    assert attributes["telemetry.sdk.language"] == "python"
 
 
 @pytest.mark.parametrize(
