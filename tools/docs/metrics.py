@@ -11,7 +11,7 @@ from tools.docs.markdown import code, marked, table
 
 from rolecall.runner.serving.metrics import OperatorMetrics
 
-_OF_CONTROLLERS = ("controller_runtime_", "workqueue_", "ansible_operator_workqueue_")
+_OF_CONTROLLERS = ("controller_runtime_", "workqueue_")
 _TABLES = ("operator", "controllers")
 
 

@@ -14,7 +14,7 @@ import math
 import re
 import time
 from collections import Counter as CountOf
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,7 @@ from prometheus_client import (
     Metric,
     ProcessCollector,
     Summary,
+    disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily
@@ -35,6 +36,9 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.system.logs import get_logger
 
 logger = get_logger("metrics")
+
+# For the whole process, in which only this module has metrics.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -70,17 +74,6 @@ _OPERATIONS: Mapping[str, Mapping[str, type]] = {
 _TYPE_NAMES: Mapping[type, str] = {str: "a string", float: "a number", bool: "true or false"}
 
 
-class Registry(CollectorRegistry):
-    """A registry whose metrics have no ``_created`` series."""
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
-        for metric in super().collect():
-            if metric.type in ("counter", "histogram", "summary"):
-                metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
-
-
 class ResourceCreatedAt:
     """The collector of ``resource_created_at_seconds``: one series for each primary, removed with the object.
 
@@ -108,7 +101,7 @@ class OperatorMetrics:
     """The metrics of one operator; ``now`` is a monotonic clock in seconds."""
 
     def __init__(self, version: str, kinds: Iterable[GVK] = (), now: Callable[[], float] = time.monotonic) -> None:
-        self.registry = Registry()
+        self.registry = CollectorRegistry()
         self.now = now
         self._controller_names = controller_names(kinds)
         ProcessCollector(registry=self.registry)

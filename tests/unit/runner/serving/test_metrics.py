@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
@@ -12,7 +12,6 @@ from rolecall.runner.serving.metrics import (
     ControllerMetrics,
     OperatorMetrics,
     RefusedError,
-    Registry,
     UserMetrics,
     controller_names,
 )
@@ -226,7 +225,7 @@ class Metrics:
     """The metrics of roles, with a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = Registry()
+        self.registry = CollectorRegistry()
         self.user = UserMetrics(self.registry)
 
     def post(self, name: str, **what: Any) -> None:
