@@ -79,7 +79,7 @@ async def serving_dashboard(
         )
     async with AsyncExitStack() as stack:
         tls = await stack.enter_async_context(serving_tls(settings, metrics))
-        reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
+        reviewer = TokenReviewer(client.create) if settings.metrics_require_rbac else None
         application = dashboard_application(sources, Guard(reviewer, on_loopback))
         port = await stack.enter_async_context(serve(application, address, tls))
         host = f"[{address.host}]" if ":" in address.host else address.host or "localhost"

@@ -13,10 +13,9 @@ import base64
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
 
 from aiohttp import web
 
@@ -40,18 +39,14 @@ class Verdict(Enum):
     FORBIDDEN = "the user is not permitted"
 
 
-class ReviewClient(Protocol):
-    """The part of ``rolecall.kube.client.Client`` that creates reviews."""
-
-    async def create(self, obj: RawObject) -> RawObject:
-        """Create an object and return it with the result in its status."""
-
-
 @dataclass(slots=True)
 class TokenReviewer:
-    """Authorize requests by the rules of the API server; ``now`` is a monotonic clock in seconds."""
+    """Authorize requests by the rules of the API server.
 
-    client: ReviewClient
+    ``create`` creates an object and returns it with the result in its status. ``now`` is a monotonic clock in seconds.
+    """
+
+    create: Callable[[RawObject], Awaitable[RawObject]]
     now: Callable[[], float] = time.monotonic
     _cache: OrderedDict[tuple[bytes, str, str], tuple[Verdict, float]] = field(default_factory=OrderedDict, init=False)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_REVIEWS), init=False)
@@ -77,7 +72,7 @@ class TokenReviewer:
 
     async def _review(self, token: str, verb: str, path: str) -> Verdict:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        status = (await self.client.create(review)).get("status") or {}
+        status = (await self.create(review)).get("status") or {}
         if not status.get("authenticated"):
             return Verdict.UNAUTHENTICATED
         user = status.get("user") or {}
@@ -88,7 +83,7 @@ class TokenReviewer:
             "kind": "SubjectAccessReview",
             "spec": {**subject, "nonResourceAttributes": {"path": path, "verb": verb}},
         }
-        is_allowed = ((await self.client.create(review)).get("status") or {}).get("allowed") is True
+        is_allowed = ((await self.create(review)).get("status") or {}).get("allowed") is True
         return Verdict.ALLOWED if is_allowed else Verdict.FORBIDDEN
 
 

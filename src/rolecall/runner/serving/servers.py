@@ -78,7 +78,7 @@ async def serving(
         address = parse_address(settings.metrics_bind_address, "--metrics-bind-address")
         if address is not None:
             tls = await stack.enter_async_context(serving_tls(settings, metrics))
-            reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
+            reviewer = TokenReviewer(client.create) if settings.metrics_require_rbac else None
             port = await stack.enter_async_context(serve(metrics_application(metrics.render, reviewer), address, tls))
             logger.info("Serving metrics", host=address.host, port=port, secure=settings.metrics_secure)
         address = Address(LOOPBACK, settings.user_metrics_port, "--user-metrics-port")

@@ -113,12 +113,12 @@ def basic(text: str) -> str:
 )
 @pytest.mark.parametrize("path", ["/", "/?format=json", "/static/page.js"])
 async def test_token_may_be_the_password(shown: Shown, path: str, authorization: str, status: int) -> None:
-    guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
+    guard = Guard(TokenReviewer(ApiServer().create), is_on_loopback=False)
     assert (await shown.get(path, guard, Authorization=authorization))[0] == status
 
 
 async def test_browser_asks_for_the_token(shown: Shown) -> None:
-    guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
+    guard = Guard(TokenReviewer(ApiServer().create), is_on_loopback=False)
     async with TestClient(TestServer(dashboard_application(shown.sources, guard))) as client:
         response = await client.get("/")
         assert response.headers["WWW-Authenticate"].startswith("Basic ")

@@ -48,7 +48,7 @@ def time() -> Time:
 
 @pytest.fixture
 def reviewer(server: ApiServer, time: Time) -> TokenReviewer:
-    return TokenReviewer(server, time)
+    return TokenReviewer(server.create, time)
 
 
 async def test_access_review_has_all_user_fields(reviewer: TokenReviewer, server: ApiServer) -> None:
@@ -96,12 +96,12 @@ async def test_cache_is_bounded_and_has_only_digests(reviewer: TokenReviewer) ->
     assert "good" not in repr(reviewer)
 
 
-async def test_error_is_not_cached(reviewer: TokenReviewer, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_is_not_cached(reviewer: TokenReviewer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(_obj: RawObject) -> Any:
         raise UnreachableError("connection refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr(server, "create", refuse)
+        patch.setattr(reviewer, "create", refuse)
         with pytest.raises(UnreachableError):
             await reviewer.authorize("good", "get", "/metrics")
     assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
@@ -126,7 +126,7 @@ class SlowApiServer(ApiServer):
 
 async def test_concurrent_reviews_are_limited(time: Time) -> None:
     server = SlowApiServer()
-    reviewer = TokenReviewer(server, time)
+    reviewer = TokenReviewer(server.create, time)
     asking = [asyncio.create_task(reviewer.authorize(f"bad-{number}", "get", "/metrics")) for number in range(60)]
     asking += [asyncio.create_task(reviewer.authorize("good", "get", "/metrics")) for _ in range(60)]
     await asyncio.sleep(0)

@@ -280,23 +280,26 @@ async def test_metrics_have_the_content_type_of_prometheus() -> None:
     ],
 )
 async def test_metrics_need_a_valid_token(authorization: str, status: int) -> None:
-    found, text = await ask(TokenReviewer(ApiServer()), {"Authorization": authorization})
+    found, text = await ask(TokenReviewer(ApiServer().create), {"Authorization": authorization})
     assert found == status
     assert ("some" in text) == (status == 200)
 
 
 async def test_metrics_need_an_authorization_header() -> None:
-    assert await ask(TokenReviewer(ApiServer())) == (401, "Unauthorized\n")
+    assert await ask(TokenReviewer(ApiServer().create)) == (401, "Unauthorized\n")
 
 
 async def test_token_without_permission_is_forbidden() -> None:
     server = ApiServer()
     server.allowed = False
-    assert await ask(TokenReviewer(server), {"Authorization": "Bearer good"}) == (403, "Forbidden\n")
+    assert await ask(TokenReviewer(server.create), {"Authorization": "Bearer good"}) == (403, "Forbidden\n")
 
 
 async def test_failed_review_is_an_error() -> None:
-    assert await ask(TokenReviewer(Silent()), {"Authorization": "Bearer good"}) == (500, "Authentication failed\n")
+    assert await ask(TokenReviewer(Silent().create), {"Authorization": "Bearer good"}) == (
+        500,
+        "Authentication failed\n",
+    )
 
 
 @pytest.mark.usefixtures("full_default_executor")
