@@ -11,11 +11,12 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.controller import Controller, Result
 from rolecall.runner.controller.manager import Manager
-from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.system.clock import LoopClock
 from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import CRD, define, definition, undefine
 from tests.integration.operators import Operator
+from tests.support.metrics import controller_metrics
 from tests.support.things import write_role
 from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
 
@@ -143,8 +144,8 @@ async def test_broken_conversion_webhook_blocks_only_its_kind(world: World, unco
         return Result()
 
     manager = Manager(world.client, (world.namespace,), LoopClock())
-    queue: WorkQueue[ObjectKey] = WorkQueue(LoopClock())
-    manager.add(Controller("config maps", queue, 1, reconcile))
+    queue: WorkQueue[ObjectKey] = WorkQueue(LoopClock(), Backoff(1, 300), controller_metrics())
+    manager.add(Controller(CONFIG_MAP, queue, 1, reconcile, lambda *_: False))
     manager.informer_for(unconvertible)
     manager.informer_for(CONFIG_MAP).subscribe(lambda change: queue.add(change.key, Cause("test")))
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")

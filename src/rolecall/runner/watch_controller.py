@@ -134,8 +134,9 @@ class WatchController:
         self._manager = manager
         self._metrics = context.observation.metrics.controller(watch.gvk, workers)
         self._dependent_fields = (STATUS_FIELDS,) if settings.follows_status_fields else ()
+        backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
         accepts = cluster.shards.accepts(watch.gvk) if cluster.shards else None
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, Backoff.of(settings), self._metrics, accepts)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, backoff, self._metrics, accepts)
         self._self_triggers = SelfTriggers(watch.gvk, cluster.own_writes)
         self._predicate = PrimaryPredicate(
             watch.selector, watch.watch_annotations_changes, _WATCHED_ANNOTATIONS, has_finalizer=bool(watch.finalizer)
@@ -167,15 +168,11 @@ class WatchController:
             self.primaries.subscribe(sharded.on_change)
             cluster.shards.add(sharded)
         self.controller = Controller(
-            name=str(watch.gvk),
+            gvk=watch.gvk,
             queue=self.queue,
             workers=workers,
             reconcile=self.reconciler.reconcile,
             is_self_trigger=self._is_self_trigger,
-            kind=watch.gvk.kind,
-            group=watch.gvk.group,
-            version=watch.gvk.version,
-            metrics=self._metrics,
         )
 
     def _make_reconciler(self, context: OperatorContext) -> Reconciler:

@@ -14,16 +14,13 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from structlog.contextvars import bound_contextvars
 
-from rolecall.kube.references import ObjectKey
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.work_queue import Cause, FairScheduler, Priority, WorkQueue
 from rolecall.system.logs import get_logger
-
-if TYPE_CHECKING:  # tools without metrics use results too
-    from rolecall.runner.serving.metrics import ControllerMetrics
 
 logger = get_logger("controller")
 
@@ -63,19 +60,14 @@ class Controller:
     """Reconciles the objects of one kind, at most ``workers`` at a time.
 
     After a reconcile, ``is_self_trigger`` is called with each cause that arrived in the meantime and identifies the
-    version of an object: another reconcile follows if one of them is not. Without it every cause counts.
+    version of an object: another reconcile follows if one of them is not.
     """
 
-    name: str
+    gvk: GVK
     queue: WorkQueue[ObjectKey]
     workers: int
     reconcile: Callable[[ObjectKey, tuple[Cause, ...]], Awaitable[Result]]
-    is_self_trigger: Callable[[ObjectKey, Cause], bool] | None = None
-    kind: str = ""
-    group: str = ""
-    version: str = ""
-    metrics: "ControllerMetrics | None" = None
-    running: set[ObjectKey] = field(default_factory=set, init=False)
+    is_self_trigger: Callable[[ObjectKey, Cause], bool]
 
     @property
     def has_free_worker(self) -> bool:
@@ -86,9 +78,9 @@ class Controller:
         """Reconcile a request that was taken from the queue, and give it back."""
         queue = self.queue
         with bound_contextvars(
-            kind=self.kind or self.name,
-            group=self.group,
-            version=self.version,
+            kind=self.gvk.kind,
+            group=self.gvk.group,
+            version=self.gvk.version,
             namespace=request.namespace,
             name=request.name,
         ):
@@ -107,9 +99,6 @@ class Controller:
                 queue.done(request, lambda cause: self._counts(request, cause))
 
     async def _reconcile(self, request: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        self.running.add(request)
-        if self.metrics is not None:
-            self.metrics.started(request)
         outcome = "requeue"  # of a cancelled reconcile: the next operator or replica runs it again
         try:
             result = await self.reconcile(request, causes)
@@ -121,13 +110,9 @@ class Controller:
         else:
             return result
         finally:
-            self.running.discard(request)
-            if self.metrics is not None:
-                self.metrics.ended(request, outcome)
+            self.queue.metrics.ended(request, outcome)
 
     def _counts(self, request: ObjectKey, cause: Cause) -> bool:
-        if self.is_self_trigger is None or not cause.resource_version:
-            return True
         try:
             return not self.is_self_trigger(request, cause)
         except Exception:
@@ -154,8 +139,8 @@ class Dispatcher:
 
     @property
     def running(self) -> list[str]:
-        """The running reconciles: the name of the controller and the object of each."""
-        return [f"{controller.name} {request}" for controller, request in self._running.values()]
+        """The running reconciles: the kind and the object of each."""
+        return [f"{controller.gvk} {request}" for controller, request in self._running.values()]
 
     @property
     def has_free_run(self) -> bool:
@@ -175,7 +160,7 @@ class Dispatcher:
                 self._changed.clear()
                 while self.has_free_run and (controller := self._next()) is not None:
                     request, causes = controller.queue.take()
-                    task = group.create_task(controller.process(request, causes), name=f"{controller.name} {request}")
+                    task = group.create_task(controller.process(request, causes), name=f"{controller.gvk} {request}")
                     self._running[task] = (controller, request)
                     task.add_done_callback(self._on_done)
                 await self._changed.wait()
@@ -183,8 +168,6 @@ class Dispatcher:
     def stop(self) -> None:
         """Start no further reconcile; ``run`` returns when all running ones have ended."""
         self._is_stopped = True
-        for controller in self.controllers:
-            controller.queue.shut_down()
         self._changed.set()
 
     async def drain(self, belongs: Callable[[Controller, ObjectKey], bool], seconds: float, reason: str) -> None:

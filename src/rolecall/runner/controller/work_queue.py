@@ -16,9 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rolecall.runner.config.settings import Settings
 from rolecall.system.clock import Clock, Handle
 
 if TYPE_CHECKING:  # tools without metrics use causes too
@@ -110,11 +109,6 @@ class PriorityOrder(Generic[ItemT]):
         priority = self._scheduler.next([priority for priority, line in self._lines.items() if line])
         return self._lines[priority].popitem(last=False)[0]
 
-    def clear(self) -> None:
-        """Remove all items."""
-        for line in self._lines.values():
-            line.clear()
-
 
 RequestT = TypeVar("RequestT", bound=Hashable)
 
@@ -125,11 +119,6 @@ class Backoff:
 
     minimum_seconds: float
     maximum_seconds: float
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Return the backoff with the bounds of the settings."""
-        return cls(settings.backoff_min_seconds, settings.backoff_max_seconds)
 
     def delay_seconds(self, failures: int) -> float:
         """Return the delay after ``failures`` earlier failures."""
@@ -150,7 +139,6 @@ class Cause:
     priority: Priority = field(default=Priority.MEDIUM, kw_only=True)
 
 
-_RETRIED = Cause("retry requested")
 _TOO_MANY = {priority: Cause("more changes than are remembered", priority=priority) for priority in Priority}
 _Timer = tuple[float, int, RequestT, Cause]  # due (monotonic), tie-breaking number, request, cause
 
@@ -192,12 +180,6 @@ class Timers(Generic[RequestT]):
         if self._running.pop(request, None) is not None:
             self._arm()
 
-    def clear(self) -> None:
-        """Stop all timers."""
-        self._running.clear()
-        self._heap.clear()
-        self._arm()
-
     def get(self, request: RequestT) -> tuple[float, Cause] | None:
         """Return when (monotonic) a request becomes due, and its cause; None if it has no timer."""
         timer = self._running.get(request)
@@ -237,10 +219,9 @@ class Timers(Generic[RequestT]):
 class RequestState:
     """The state of a request, for display; ``due`` is monotonic.
 
-    It may have a timer (``due``) and also be queued or processed. If all fields are empty, it waits for a change.
+    It may have a timer (``due``) and also be queued. If all fields are empty, it is processed or waits for a change.
     """
 
-    is_processing: bool = False
     priority: Priority | None = None
     """The priority in which it is queued, None if it isn't."""
     due: float | None = None
@@ -262,13 +243,13 @@ class WorkQueue(Generic[RequestT]):
     def __init__(
         self,
         clock: Clock,
-        backoff: Backoff | None = None,
-        metrics: "ControllerMetrics | None" = None,
+        backoff: Backoff,
+        metrics: "ControllerMetrics",
         accepts: Callable[[RequestT], bool] | None = None,
     ) -> None:
         self._clock = clock
-        self._backoff = backoff or Backoff.of(Settings())
-        self._metrics = metrics
+        self._backoff = backoff
+        self.metrics = metrics
         self._accepts = accepts or (lambda _request: True)
         self._on_due: Callable[[], None] = lambda: None
         self._order: PriorityOrder[RequestT] = PriorityOrder(clock)
@@ -315,7 +296,6 @@ class WorkQueue(Generic[RequestT]):
         queued, timer = self._order.find(request), self._timers.get(request)
         causes = self._queued.get(request) or ([timer[1]] if timer else ())
         return RequestState(
-            is_processing=request in self._processing,
             priority=queued[0] if queued else None,
             due=timer[0] if timer else None,
             causes=tuple(cause.text for cause in causes),
@@ -334,12 +314,7 @@ class WorkQueue(Generic[RequestT]):
             dirty[cause if len(dirty) < _MAX_REMEMBERED else _TOO_MANY[cause.priority]] = None
 
     def add_after(self, request: RequestT, seconds: float, cause: Cause) -> None:
-        """Make a request due after ``seconds``, or now if that is not above 0. Of several times the earliest counts.
-
-        Raises ValueError when ``seconds`` is not a finite number.
-        """
-        if not math.isfinite(seconds):
-            raise ValueError(f"delay of request {request}: expected a finite number of seconds, got {seconds!r}")
+        """Make a request due after ``seconds``, or now if that is not above 0. Of several times the earliest counts."""
         if seconds <= 0:
             self.add(request, cause)
         elif self._accepts(request):
@@ -351,8 +326,7 @@ class WorkQueue(Generic[RequestT]):
 
     def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
         """Count a failure, make the request due after its backoff, and return that delay in seconds."""
-        if self._metrics is not None:
-            self._metrics.retried(request)
+        self.metrics.retried(request)
         failures = self._failures.get(request, 0)
         self._failures[request] = failures + 1
         self._backing_off.add(request)
@@ -365,7 +339,7 @@ class WorkQueue(Generic[RequestT]):
         self._failures.pop(request, None)
         self._backing_off.discard(request)
 
-    def retry_within(self, seconds: float, cause: Cause = _RETRIED) -> None:
+    def retry_within(self, seconds: float, cause: Cause) -> None:
         """Make every request that waits in backoff due within ``seconds``; its failures still count.
 
         A request that is being processed now is retried as soon if it fails, because it may have seen the old state.
@@ -391,8 +365,7 @@ class WorkQueue(Generic[RequestT]):
         self._timers.stop(request)
         self._backing_off.discard(request)
         self._processing[request] = {}
-        if self._metrics is not None:
-            self._metrics.taken(request)
+        self.metrics.taken(request)
         return request, tuple(causes)
 
     def done(self, request: RequestT, counts: Callable[[Cause], bool] | None = None) -> None:
@@ -402,8 +375,7 @@ class WorkQueue(Generic[RequestT]):
         Only accepted causes determine its priority.
         """
         dirty = self._processing.pop(request)
-        if self._metrics is not None:
-            self._metrics.finished(request)
+        self.metrics.finished(request)
         self._retry_soon.pop(request, None)
         kept = [cause for cause in dirty if cause in _TOO_MANY.values() or counts is None or counts(cause)]
         if kept and self._accepts(request):
@@ -414,19 +386,11 @@ class WorkQueue(Generic[RequestT]):
         for request in [each for each in self._queued if belongs(each)]:
             del self._queued[request]
             self._order.remove(request)
-            if self._metrics is not None:
-                self._metrics.dropped(request)
+            self.metrics.dropped(request)
         for request in [each for each in self._timers if belongs(each)]:
             self._timers.stop(request)
         for request in [each for each in self._failures if belongs(each)]:
             self.forget(request)
-
-    def shut_down(self) -> None:
-        """Stop handing out and accepting requests, and drop those that wait."""
-        self._accepts = lambda _request: False
-        self._timers.clear()
-        self._order.clear()
-        self._queued.clear()
 
     def _enqueue(self, request: RequestT, causes: Sequence[Cause]) -> None:
         priority = max(cause.priority for cause in causes)
@@ -434,8 +398,7 @@ class WorkQueue(Generic[RequestT]):
         if queued is None:
             self._queued[request] = []
             self._order.put(request, priority)
-            if self._metrics is not None:
-                self._metrics.added(request, priority.label)
+            self.metrics.added(request, priority.label)
             self._on_due()
         elif priority > queued[0]:
             self._move(request, priority)
@@ -446,5 +409,4 @@ class WorkQueue(Generic[RequestT]):
 
     def _move(self, request: RequestT, priority: Priority) -> None:
         self._order.put(request, priority)
-        if self._metrics is not None:
-            self._metrics.moved(request, priority.label)
+        self.metrics.moved(request, priority.label)

@@ -96,12 +96,12 @@ class Rows:
 
     def state_of(self, note: ObjectNote) -> State:
         """Return the state of an object: what happens to it now, else the verdict of its conditions or last run."""
-        running = self.kind.watched.controller.running
-        if running and note.key in running:  # usually it's empty, and hashing a key takes longer than checking this
+        queue = self.kind.watched.queue
+        if queue.processing and queue.is_processing(note.key):  # usually none is, and hashing a key takes longer
             return State.RUNNING
         if note.is_deleting or note.is_paused:
             return State.DELETING if note.is_deleting else State.PAUSED
-        if self.kind.watched.controller.queue.failures(note.key):
+        if queue.failures(note.key):
             return State.FAILED  # also if the conditions couldn't be written
         if self.kind.watched.watch.manage_status:
             return note.verdict
@@ -139,15 +139,14 @@ class Rows:
         return frozenset(record.ident for record in self.sources.recorder.memory.runs(self.kind.gvk, note.key))
 
     def _wait(self, note: ObjectNote) -> WaitView:
-        controller = self.kind.watched.controller
-        if note.key in controller.running:
+        queue = self.kind.watched.queue
+        if queue.is_processing(note.key):
             return WaitView("its run")
         if not self.sources.is_mine(self.kind.gvk, note.key):
             return WaitView("the replica that has its shard")
-        request = controller.queue.look_up(note.key)
+        request = queue.look_up(note.key)
         if request.priority is not None:
-            text = f"{self._turn(is_processing=request.is_processing)}, {request.priority.label} priority"
-            return WaitView(text, because=request.causes)
+            return WaitView(f"{self._turn()}, {request.priority.label} priority", because=request.causes)
         if note.is_paused or request.due is None:
             return WaitView("the end of its pause" if note.is_paused else "a change")
         until = self.sources.wall_time(request.due)
@@ -156,15 +155,13 @@ class Rows:
             return WaitView(f"its backoff after {request.failures} {times}", until, request.causes)
         return WaitView("its next run", until, request.causes)
 
-    def _turn(self, *, is_processing: bool) -> str:
+    def _turn(self) -> str:
         """Return what a request in the queue waits for."""
         dispatcher, controller = self.sources.manager.dispatcher, self.kind.watched.controller
         if not self.sources.manager.is_leading:
             return "this replica to lead"
         if not dispatcher.has_started:
             return "the informers"
-        if is_processing:
-            return "the end of its previous run"
         if not controller.has_free_worker:
             return f"one of the {controller.workers} workers of its kind"
         if not dispatcher.has_free_run:
@@ -184,7 +181,7 @@ def kind_view(sources: Sources, kind: Kind, counts: Counter[State]) -> KindView:
         states={state: counts[state] for state in State},
         queued=len(controller.queue),
         waiting=controller.queue.waiting,
-        running=len(controller.running),
+        running=controller.queue.processing,
         workers=controller.workers,
         trouble=kind.watched.primaries.trouble,
         as_of=sources.as_of(kind),

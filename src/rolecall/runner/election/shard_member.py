@@ -352,7 +352,7 @@ class HeldShards:
 
     async def _end(self, index: int, seconds: float) -> None:
         def belongs(controller: Controller, key: ObjectKey) -> bool:
-            return shard_of(controller.group, controller.kind, key, self.count) == index
+            return self.shard_of(controller.gvk, key) == index
 
         self._held.discard(index)
         self._drop(index)

@@ -258,7 +258,6 @@ class ControllerMetrics:
         self._queued: dict[Hashable, tuple[float, str]] = {}
         """The time since which each request has been waiting, and its priority."""
         self._taken: dict[Hashable, float] = {}
-        self._started: dict[Hashable, float] = {}
         metrics.workers.labels(name).set(workers)
         for outcome in _OUTCOMES:
             metrics.total.labels(name, outcome)
@@ -303,6 +302,7 @@ class ControllerMetrics:
         since, priority = self._queued.pop(request)
         self._depth(priority).dec()
         self._metrics.waited.labels(self._name, self._name, priority).observe(now - since)
+        self._metrics.active.labels(self._name).inc()
 
     def dropped(self, request: Hashable) -> None:
         """Record that a request left the queue without a worker."""
@@ -318,15 +318,10 @@ class ControllerMetrics:
         """Record that a request will be retried after a failure."""
         self._metrics.retries.labels(self._name, self._name).inc()
 
-    def started(self, request: Hashable) -> None:
-        """Record the start of a reconcile."""
-        self._started[request] = self._now()
-        self._metrics.active.labels(self._name).inc()
-
     def ended(self, request: Hashable, outcome: str) -> None:
         """Record the result of a reconcile: success, error, terminal, requeue, requeue_after, or panic."""
-        metrics, name, now = self._metrics, self._name, self._now()
-        seconds = now - self._started.pop(request, now)
+        metrics, name = self._metrics, self._name
+        seconds = self._now() - self._taken[request]
         metrics.active.labels(name).dec()
         metrics.seconds.labels(name).observe(seconds)
         metrics.reconciles.labels(self._kind).observe(seconds)

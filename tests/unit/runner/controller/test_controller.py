@@ -14,11 +14,17 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
 from rolecall.runner.serving.metrics import OperatorMetrics
+from tests.support.metrics import controller_metrics
 from tests.unit.manual_clock import ManualClock, settle
 
 A, B, C = (ObjectKey("default", name) for name in "abc")
 CAUSE = Cause("test")
 VERSIONED = Cause("Pod default/web modified", "uid", "7")
+FOO = GVK("example.com", "v1", "Foo")
+
+
+def is_own(request: ObjectKey, cause: Cause) -> bool:
+    return (request, cause) == (A, VERSIONED)
 
 
 class Recorder:
@@ -56,9 +62,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def controller(clock: ManualClock, recorder: Recorder) -> Controller:
-    return Controller(
-        "foo-v1-controller", WorkQueue(clock, Backoff(1, 8)), 2, recorder, kind="Foo", group="example.com", version="v1"
-    )
+    return Controller(FOO, WorkQueue(clock, Backoff(1, 8), controller_metrics()), 2, recorder, is_own)
 
 
 @contextlib.asynccontextmanager
@@ -121,11 +125,11 @@ async def test_workers_limit_concurrent_reconciles(controller: Controller, recor
             controller.queue.add(request, CAUSE)
         await settle()
         assert recorder.started == [A, B]
-        assert controller.running == {A, B}
+        assert controller.queue.processing == 2
         recorder.gate.set()
         await settle()
         assert recorder.ended == [A, B, C]
-        assert controller.running == set()
+        assert controller.queue.processing == 0
 
 
 async def test_final_failure_is_not_retried(controller: Controller, recorder: Recorder, clock: ManualClock) -> None:
@@ -208,10 +212,6 @@ def test_infinite_requeue_is_rejected(value: float) -> None:
         Result(requeue_at=value)
 
 
-def is_own(request: ObjectKey, cause: Cause) -> bool:
-    return (request, cause) == (A, VERSIONED)
-
-
 def fail(_request: ObjectKey, _cause: Cause) -> bool:
     raise RuntimeError("broken")
 
@@ -221,8 +221,6 @@ def fail(_request: ObjectKey, _cause: Cause) -> bool:
     [
         (VERSIONED, is_own, 1),
         (replace(VERSIONED, resource_version="8"), is_own, 2),
-        (CAUSE, lambda _request, _cause: True, 2),
-        (VERSIONED, None, 2),
         (VERSIONED, fail, 2),
     ],
 )
@@ -230,7 +228,7 @@ async def test_cause_during_a_reconcile_counts_unless_it_is_a_self_trigger(
     controller: Controller,
     recorder: Recorder,
     cause: Cause,
-    is_self_trigger: Callable[[ObjectKey, Cause], bool] | None,
+    is_self_trigger: Callable[[ObjectKey, Cause], bool],
     runs: int,
 ) -> None:
     controller.is_self_trigger = is_self_trigger
@@ -251,11 +249,7 @@ async def test_cancelled_reconcile_gives_its_request_back(controller: Controller
         await settle()
     assert recorder.started == [A]
     assert recorder.ended == []
-    assert controller.running == set()
     assert controller.queue.processing == 0
-
-
-FOO = GVK("", "v1", "Foo")
 
 
 @pytest.fixture
@@ -307,7 +301,7 @@ async def test_reconcile_is_counted_by_its_result(
     queue: WorkQueue[ObjectKey] = WorkQueue(clock, Backoff(1, 8), metrics)
     recorder.results[A] = result
     recorder.gate.clear()
-    async with running(Controller("foo", queue, 1, recorder, metrics=metrics)):
+    async with running(Controller(FOO, queue, 1, recorder, is_own)):
         queue.add(A, CAUSE)
         queue.add(B, CAUSE)
         await settle()
@@ -324,12 +318,13 @@ async def test_reconcile_is_counted_by_its_result(
 async def test_cancelled_reconcile_is_counted_as_requeue(
     clock: ManualClock, recorder: Recorder, operator_metrics: OperatorMetrics
 ) -> None:
-    controller = Controller("foo", WorkQueue(clock), 1, recorder, metrics=operator_metrics.controller(FOO, workers=1))
+    metrics = operator_metrics.controller(FOO, workers=1)
+    controller = Controller(FOO, WorkQueue(clock, Backoff(1, 8), metrics), 1, recorder, is_own)
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, CAUSE)
         await settle()
-    assert counted(operator_metrics) == {"requeue": 1}
+    assert counted(operator_metrics) == {"workqueue_adds_total": 1, "requeue": 1}
 
 
 def test_immediate_requeue_has_its_own_outcome() -> None:
@@ -364,7 +359,8 @@ class Kinds:
                 del self.running[started]
             return Result()
 
-        controller = Controller(kind, WorkQueue(self.clock, Backoff(1, 8)), workers, reconcile)
+        queue: WorkQueue[ObjectKey] = WorkQueue(self.clock, Backoff(1, 8), controller_metrics())
+        controller = Controller(GVK("", "v1", kind), queue, workers, reconcile, is_own)
         self.dispatcher.add(controller)
         return controller
 
@@ -410,7 +406,7 @@ async def test_stopped_dispatcher_lets_reconciles_end_and_starts_none() -> None:
             kinds.add("a", name, HIGH)
         kinds.add("b", "four", HIGH)
         await settle()
-        assert kinds.dispatcher.running == ["a default/one", "a default/two"]
+        assert kinds.dispatcher.running == ["/v1, Kind=a default/one", "/v1, Kind=a default/two"]
         kinds.add("a", "one", HIGH)
         kinds.dispatcher.stop()
         await settle()

@@ -10,8 +10,9 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.controller import Controller, Result
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
-from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.runner.election.elector import LeadershipLostError
+from tests.support.metrics import controller_metrics
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
 
@@ -58,8 +59,8 @@ class Operator:
         self.leadership = FakeLeadership(self.log)
         leadership = self.leadership if has_leadership else None
         self.manager = Manager(self.server, None, self.clock, leadership, grace_seconds)
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock)
-        self.controller = Controller("widget-v1-controller", self.queue, 1, self.reconcile)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock, Backoff(1, 300), controller_metrics())
+        self.controller = Controller(WIDGET, self.queue, 1, self.reconcile, lambda *_: False)
         self.manager.informer_for(WIDGET).subscribe(lambda change: self.queue.add(change.key, CAUSE))
         self.manager.add(self.controller)
         self.gate = asyncio.Event()
@@ -203,7 +204,7 @@ async def test_reconcile_that_ignores_its_cancellation_is_logged_and_does_not_bl
         async with running(operator) as task:
             operator.manager.stop()
             await asyncio.wait_for(task, 60)
-    assert ("Reconciles did not end within the grace period", ["widget-v1-controller default/web"]) in [
+    assert ("Reconciles did not end within the grace period", [f"{WIDGET} default/web"]) in [
         (line["event"], line.get("objects")) for line in logs
     ]
     operator.ignores_cancellation = False

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +12,7 @@ from rolecall.runner.controller.work_queue import (
     RequestState,
     WorkQueue,
 )
+from tests.support.metrics import controller_metrics
 from tests.unit.manual_clock import ManualClock
 
 OWN = Cause("own write", "uid", "1")
@@ -48,7 +47,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def queue(clock: ManualClock) -> WorkQueue[str]:
-    return WorkQueue(clock, Backoff(1, 300))
+    return WorkQueue(clock, Backoff(1, 300), controller_metrics())
 
 
 async def test_request_added_twice_is_taken_once_with_both_causes(queue: WorkQueue[str]) -> None:
@@ -124,12 +123,6 @@ async def test_delay_of_zero_or_less_means_now(queue: WorkQueue[str], seconds: f
     assert take(queue) == ("a", (CAUSE,))
 
 
-@pytest.mark.parametrize("seconds", [math.inf, math.nan])
-async def test_infinite_delay_is_rejected(queue: WorkQueue[str], seconds: float) -> None:
-    with pytest.raises(ValueError, match="request a: expected a finite number of seconds, got"):
-        queue.add_after("a", seconds, CAUSE)
-
-
 async def test_request_becomes_due_at_a_time_of_the_wall_clock(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add_at("a", clock.now() + 5, CAUSE)
     queue.add_at("b", clock.now() - 5, CAUSE)
@@ -195,7 +188,7 @@ async def test_retry_within_keeps_shorter_backoffs(queue: WorkQueue[str], clock:
 async def test_retry_within_keeps_the_order_and_the_failures(queue: WorkQueue[str], clock: ManualClock) -> None:
     for name, failures in (("last", 9), ("first", 7), ("between", 8)):
         fail(queue, name, failures)
-    queue.retry_within(1)
+    queue.retry_within(1, FOREIGN)
     clock.advance(1)
     assert list(queue._order) == ["first", "between", "last"]
     assert queue.failures("last") == 9
@@ -205,7 +198,7 @@ async def test_retry_within_ignores_forgotten_requests(queue: WorkQueue[str], cl
     queue.add_rate_limited("forgotten", CAUSE)
     queue.add_rate_limited("forgotten", CAUSE)
     queue.forget("forgotten")
-    queue.retry_within(0.1)
+    queue.retry_within(0.1, FOREIGN)
     clock.advance(0.1)
     assert take(queue) is None
     assert queue.waiting == 1
@@ -215,7 +208,7 @@ async def test_retry_within_applies_to_processed_requests_that_fail(queue: WorkQ
     fail(queue, "a", 5)
     queue.add("a", CAUSE)
     take(queue)
-    queue.retry_within(1)
+    queue.retry_within(1, FOREIGN)
     assert queue.add_rate_limited("a", FOREIGN) == 1
     queue.done("a")
     queue.add("a", CAUSE)
@@ -226,7 +219,7 @@ async def test_retry_within_applies_to_processed_requests_that_fail(queue: WorkQ
 async def test_retry_within_does_not_repeat_successful_requests(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
     take(queue)
-    queue.retry_within(1)
+    queue.retry_within(1, FOREIGN)
     queue.done("a")
     assert take(queue) is None
     assert queue.waiting == 0
@@ -345,21 +338,6 @@ async def test_head_has_the_highest_priority_and_the_time_of_its_first_request(
     assert queue.head == (Priority.LOW, 1)
 
 
-async def test_shut_down_drops_waiting_requests_and_accepts_none(queue: WorkQueue[str], clock: ManualClock) -> None:
-    queue.add("processed", CAUSE)
-    queue.add("queued", CAUSE)
-    take(queue)
-    queue.add("processed", FOREIGN)
-    queue.add_after("b", 5, CAUSE)
-    queue.shut_down()
-    queue.add("a", CAUSE)
-    queue.add_after("a", 5, CAUSE)
-    queue.done("processed")
-    assert (len(queue), queue.waiting, queue.processing, clock.handles) == (0, 0, 0, 0)
-    with pytest.raises(ValueError, match="empty"):
-        queue.take()
-
-
 REQUESTS = st.sampled_from(["a", "b", "c", "d"])
 PRIORITIES = st.sampled_from(Priority)
 
@@ -370,7 +348,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.queue: WorkQueue[str] = WorkQueue(self.clock, Backoff(1, 8))
+        self.queue: WorkQueue[str] = WorkQueue(self.clock, Backoff(1, 8), controller_metrics())
         self.due: dict[Priority, list[str]] = {priority: [] for priority in sorted(Priority, reverse=True)}
         self.turns_without = dict.fromkeys(Priority, 0)
         self.processing: dict[str, list[Priority]] = {}
@@ -502,7 +480,7 @@ TestWorkQueueMachine.settings = settings(max_examples=60, stateful_step_count=60
 
 async def test_rejected_request_is_dropped_however_it_was_added(clock: ManualClock) -> None:
     accepted = {"ours"}
-    queue: WorkQueue[str] = WorkQueue(clock, accepts=accepted.__contains__)
+    queue: WorkQueue[str] = WorkQueue(clock, Backoff(1, 300), controller_metrics(), accepted.__contains__)
     queue.add("ours", CAUSE)
     queue.add("theirs", CAUSE)
     queue.add_after("theirs", 1, CAUSE)
@@ -536,7 +514,7 @@ async def test_look_up_returns_the_state_of_a_request(queue: WorkQueue[str], clo
     queue.add("a", HIGH)
     assert queue.look_up("a") == RequestState(priority=Priority.HIGH, causes=("changed",))
     queue.take()
-    assert queue.look_up("a") == RequestState(is_processing=True)
+    assert queue.look_up("a") == RequestState()
     queue.done("a")
     queue.add_after("a", 60, LOW)
     assert queue.look_up("a") == RequestState(due=65.0, causes=("period",))

@@ -59,7 +59,7 @@ async def test_state_follows_conditions(shown: Shown, status: dict[str, Any], st
 async def test_pause_and_run_come_before_conditions(shown: Shown) -> None:
     shown.bench.tell(THING, status=conditions(Successful="True"), annotations=PAUSED)
     assert (await only_row(shown))["state"] == "paused"
-    shown.bench.controller.controller.running.add(ONE)
+    shown.bench.controller.queue.take()
     lists = Lists(shown.sources)
     (row,) = (await lists.view(Query())).rows
     assert (row.state, row.waits_for.text) == (State.RUNNING, "its run")

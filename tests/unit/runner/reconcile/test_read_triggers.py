@@ -10,7 +10,7 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.store import Entry
-from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reconcile.context import ReconcileContext
@@ -18,6 +18,7 @@ from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers
 from rolecall.runner.runs.events import Counts, RunSummary
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
+from tests.support.metrics import controller_metrics
 from tests.unit.manual_clock import settle
 from tests.unit.runner.controller.fake_server import WIDGET
 from tests.unit.runner.reads.rig import ONE, SONG, VERBS, Rig
@@ -34,7 +35,7 @@ class Operator:
     def __init__(self) -> None:
         self.rig = Rig()
         self.server, self.clock = self.rig.server, self.rig.clock
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock, Backoff(1, 300), controller_metrics())
         self.own_writes = OwnWrites(self.clock.monotonic)
         self.events: list[tuple[RawObject, EventSpec]] = []
         self.labels = LABELS

@@ -165,18 +165,18 @@ def test_request_is_measured_from_due_to_done(controller: ControllerMetrics, tim
     assert value("workqueue_depth", **QUEUE, priority="low") == 1
     time.seconds += 2
     controller.taken("a")
-    controller.started("a")
     assert value("workqueue_depth", **QUEUE, priority="high") == 0
     assert value("workqueue_depth", **QUEUE, priority="low") == 1
     assert value("controller_runtime_active_workers", controller=NAME) == 1
     time.seconds += 5
     controller.taken("b")
+    assert value("controller_runtime_active_workers", controller=NAME) == 2
     time.seconds += 1
     assert value("workqueue_unfinished_work_seconds", **QUEUE) == 7
     assert value("workqueue_longest_running_processor_seconds", **QUEUE) == 6
     controller.ended("a", "requeue_after")
     controller.finished("a")
-    assert value("controller_runtime_active_workers", controller=NAME) == 0
+    assert value("controller_runtime_active_workers", controller=NAME) == 1
     assert value("workqueue_queue_duration_seconds_sum", **QUEUE, priority="high") == 2
     assert value("workqueue_queue_duration_seconds_sum", **QUEUE, priority="low") == 7
     assert value("workqueue_work_duration_seconds_sum", **QUEUE) == 6
@@ -190,7 +190,8 @@ def test_request_is_measured_from_due_to_done(controller: ControllerMetrics, tim
 def test_failures_and_crashes_are_errors(
     controller: ControllerMetrics, value: Value, outcome: str, panics: int
 ) -> None:
-    controller.started("a")
+    controller.added("a", "high")
+    controller.taken("a")
     controller.ended("a", outcome)
     controller.retried("a")
     assert value("controller_runtime_reconcile_total", controller=NAME, result="error") == 1
