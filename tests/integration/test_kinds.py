@@ -9,7 +9,7 @@ import pytest
 from rolecall.kube import discovery
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.controller.controller import Controller, Result
+from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.system.clock import LoopClock
@@ -143,7 +143,7 @@ async def test_broken_conversion_webhook_blocks_only_its_kind(world: World, unco
         reconciled.append(key)
         return Result()
 
-    manager = Manager(world.client, (world.namespace,), LoopClock())
+    manager = Manager(world.client, (world.namespace,), LoopClock(), Dispatcher(), 20, 10)
     queue: WorkQueue[ObjectKey] = WorkQueue(LoopClock(), Backoff(1, 300), controller_metrics())
     manager.add(Controller(CONFIG_MAP, queue, 1, reconcile, lambda *_: False))
     manager.informer_for(unconvertible)

@@ -23,6 +23,7 @@ from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.runner.config.settings import Settings, resolve_max_concurrent_runs
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.election.elector import Elector, election_of
 from rolecall.runner.election.lease_guard import LeaseGuard
@@ -42,7 +43,7 @@ from rolecall.runner.runs.shared_discovery import SharedDiscovery
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import Check, run_environment, serving
 from rolecall.runner.warm.starter import ForkserverStarter, starter_for
-from rolecall.runner.watch_controller import ClusterContext, Observation, OperatorContext, RunContext, WatchController
+from rolecall.runner.watch_controller import OperatorContext, WatchController
 from rolecall.system.blocking_work import running_in_background
 from rolecall.system.clock import LoopClock
 from rolecall.system.files import OwnedDirectory, check_writable
@@ -88,17 +89,16 @@ async def run_operator(
     ):
         # Without credentials in the URL. The start names the cluster, because a wrong one is easily chosen.
         logger.info("Using this cluster", server=str(URL(client.base_url).with_user(None)), **client.origin)
-        shards = HeldShards(settings.shards, settings.grace_seconds) if settings.shards else None
+        workers = [watch.workers or settings.workers for watch in watches]
+        dispatcher = Dispatcher(resolve_max_concurrent_runs(settings, workers))
+        shards = HeldShards(settings.shards, settings.grace_seconds, dispatcher) if settings.shards else None
         elector: Elector | ShardMember | None = None
         if election is not None:
             join = Elector if shards is None else partial(ShardMember, shards)
             elector = join(client, election, clock, metrics, guard.end_at if guard else lambda _end: None)
-        manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
-        manager.cancellation_seconds = cancellation_seconds(settings)
-        workers = [watch.workers or settings.workers for watch in watches]
-        manager.dispatcher.limit = resolve_max_concurrent_runs(settings, workers)
-        if shards is not None:
-            shards.dispatcher = manager.dispatcher
+        grace_seconds, last_seconds = settings.grace_seconds, cancellation_seconds(settings)
+        namespaces = settings.namespaces or None
+        manager = Manager(client, namespaces, clock, dispatcher, grace_seconds, last_seconds, elector)
 
         def may_write() -> bool:
             return elector is None or elector.may_write
@@ -119,9 +119,21 @@ async def run_operator(
             discovery = SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None
             context = OperatorContext(
                 settings=settings,
-                cluster=ClusterContext(client, proxy, manager, own_writes, reads, may_write, shards),
-                runs=RunContext(chosen, root, run_environment(metrics_port), discovery),
-                observation=Observation(metrics, events, recorder, tracer),
+                client=client,
+                proxy=proxy,
+                manager=manager,
+                own_writes=own_writes,
+                read_watches=reads,
+                may_write=may_write,
+                shards=shards,
+                runner=chosen,
+                root=root,
+                environment=run_environment(metrics_port),
+                discovery=discovery,
+                metrics=metrics,
+                events=events,
+                recorder=recorder,
+                tracer=tracer,
             )
             with artifacts.running(root, kinds):
                 await _run(context, watches, on_stop)
@@ -129,7 +141,7 @@ async def run_operator(
 
 
 async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Callable[[], object] | None) -> None:
-    manager, controllers = context.cluster.manager, []
+    manager, controllers = context.manager, []
     for watch in watches:
         controller = WatchController(watch, context)
         manager.add(controller.controller)
@@ -260,10 +272,9 @@ async def dashboard(context: OperatorContext, controllers: list[WatchController]
     sources = Sources(
         version=version("rolecall"),
         kinds=tuple(map(Kind.of, controllers)),
-        manager=context.cluster.manager,
-        recorder=context.observation.recorder or Recorder(context.cluster.client, RecordMemory(0)),  # an empty one
-        shards=context.cluster.shards,
+        manager=context.manager,
+        recorder=context.recorder or Recorder(context.client, RecordMemory(0)),  # an empty one
+        shards=context.shards,
     )
-    metrics = context.observation.metrics
-    async with serving_dashboard(context.settings, context.cluster.client, metrics, sources):
+    async with serving_dashboard(context.settings, context.client, context.metrics, sources):
         yield

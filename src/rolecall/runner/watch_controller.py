@@ -79,94 +79,75 @@ _WATCHED_ANNOTATIONS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterContext:
-    """The operator's connections to the cluster, and the part of it that belongs to this replica."""
+class OperatorContext:
+    """What all watches of an operator share."""
 
+    settings: Settings
     client: Client
     proxy: Proxy
     manager: Manager
     own_writes: OwnWrites
     read_watches: ReadWatches
-    may_write: Callable[[], bool] = lambda: True
+    may_write: Callable[[], bool]
     """Whether this replica may still write; with leader election, only the leader may."""
 
-    shards: HeldShards | None = None
+    shards: HeldShards | None
     """The shards of this replica, if replicas share the work."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What runs need: ``root`` is the directory of the workspaces, ``environment`` has additional variables."""
 
     runner: Runner
     root: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
-    discovery: SharedDiscovery | None = None
+    """The directory of the workspaces."""
 
+    environment: Mapping[str, str]
+    """Additional variables of runs."""
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Where the operator reports its work."""
-
+    discovery: SharedDiscovery | None
     metrics: OperatorMetrics
     events: EventRecorder
-    recorder: Recorder | None = None
-    tracer: "Tracer | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorContext:
-    """What all watches of an operator share."""
-
-    settings: Settings
-    cluster: ClusterContext
-    runs: RunContext
-    observation: Observation
+    recorder: Recorder | None
+    tracer: "Tracer | None"
 
 
 class WatchController:
     """Reconciles the kind of one watch."""
 
     def __init__(self, watch: Watch, context: OperatorContext) -> None:
-        settings, cluster, manager = context.settings, context.cluster, context.cluster.manager
+        settings, manager, shards = context.settings, context.manager, context.shards
         workers = watch.workers or settings.workers
         self.watch = watch
         self._manager = manager
-        self._metrics = context.observation.metrics.controller(watch.gvk, workers)
+        self._metrics = context.metrics.controller(watch.gvk, workers)
         self._dependent_fields = (STATUS_FIELDS,) if settings.follows_status_fields else ()
         backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
-        accepts = cluster.shards.accepts(watch.gvk) if cluster.shards else None
+        accepts = shards.accepts(watch.gvk) if shards else None
         self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, backoff, self._metrics, accepts)
-        self._self_triggers = SelfTriggers(watch.gvk, cluster.own_writes)
+        self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
         self._predicate = PrimaryPredicate(
             watch.selector, watch.watch_annotations_changes, _WATCHED_ANNOTATIONS, has_finalizer=bool(watch.finalizer)
         )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self.primaries: Informer = manager.informer_for(watch.gvk)
-        self._reads: ReadTriggers | None = None
-        if watch.watch_reads:
-            self._reads = ReadTriggers(
-                watch=watch,
-                find=self.primaries.store.get,
-                queue=self.queue,
-                self_triggers=self._self_triggers,
-                record=context.observation.events.record,
-                watches=cluster.read_watches,
-                clock=manager.clock,
-            )
+        self._reads = ReadTriggers(
+            watch=watch,
+            find=self.primaries.store.get,
+            queue=self.queue,
+            self_triggers=self._self_triggers,
+            record=context.events.record,
+            watches=context.read_watches,
+            clock=manager.clock,
+        )
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.primaries.on_restore.append(self._on_restore)
         self.reconciler = self._make_reconciler(context)
         self.orphaned_workspaces = OrphanedWorkspaces(
-            context.runs.root, self.primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget
+            context.root, self.primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget
         )
-        if cluster.shards is not None:
-            forget = self._reads.forget if self._reads is not None else None
+        if shards is not None:
             request_scan = self.orphaned_workspaces.request_scan
-            sharded = ShardedPrimaries(watch, cluster.shards, self.queue, request_scan, forget)
+            sharded = ShardedPrimaries(watch, shards, self.queue, request_scan, self._reads.forget)
             self.primaries.subscribe(sharded.on_change)
-            cluster.shards.add(sharded)
+            shards.add(sharded)
         self.controller = Controller(
             gvk=watch.gvk,
             queue=self.queue,
@@ -176,27 +157,27 @@ class WatchController:
         )
 
     def _make_reconciler(self, context: OperatorContext) -> Reconciler:
-        settings, cluster, runs, observation = context.settings, context.cluster, context.runs, context.observation
+        settings = context.settings
         launcher = Launcher(
             watch=self.watch,
             settings=settings,
-            runner=runs.runner,
-            root=runs.root,
-            client=cluster.client,
-            proxy=cluster.proxy,
-            own_writes=cluster.own_writes,
+            runner=context.runner,
+            root=context.root,
+            client=context.client,
+            proxy=context.proxy,
+            own_writes=context.own_writes,
             on_dependent=self._on_dependent_kind,
-            reads=self._reads.sets if self._reads is not None else None,
-            discovery=runs.discovery,
-            environment=runs.environment,
+            reads=self._reads.sets if self.watch.watch_reads else None,
+            discovery=context.discovery,
+            environment=context.environment,
         )
-        primaries = Primaries(cluster.client, self.watch.gvk, cluster.own_writes, cluster.may_write)
+        primaries = Primaries(context.client, self.watch.gvk, context.own_writes, context.may_write)
 
         readiness = Readiness.of_watch(self.watch, default=settings.ready_conditions)
 
         def report(obj: RawObject, problem: str) -> None:
             self._metrics.status_rejected()
-            observation.events.record(obj, EventSpec(WARNING, "StatusRejected", problem))
+            context.events.record(obj, EventSpec(WARNING, "StatusRejected", problem))
 
         return Reconciler(
             watch=self.watch,
@@ -204,13 +185,13 @@ class WatchController:
             launcher=launcher,
             status=StatusWriter(primaries, readiness, report, settings.moves_changed_conditions),
             self_triggers=self._self_triggers,
-            events=EventReporter(observation.events.record),
+            events=EventReporter(context.events.record),
             default_period_seconds=settings.reconcile_period_seconds,
             known_uid=self._known_uid,
             metrics=self._metrics,
-            recorder=observation.recorder,
+            recorder=context.recorder,
             reads=self._reads,
-            tracer=observation.tracer,
+            tracer=context.tracer,
         )
 
     def _known_uid(self, key: ObjectKey) -> str | None:
@@ -224,7 +205,7 @@ class WatchController:
 
     def reads_of(self, key: ObjectKey) -> tuple[Target, ...]:
         """Return the objects and lists that trigger an object because its runs have read them."""
-        return self._reads.sets.targets(key) if self._reads is not None else ()
+        return self._reads.sets.targets(key)
 
     def content_changed(self) -> None:
         """Retry all failed objects soon, because the files of the role have changed."""
@@ -245,7 +226,7 @@ class WatchController:
                 index.update_primary(key, change.obj)
             else:
                 index.remove_primary(key)
-        if self._reads is not None and not is_selected:
+        if not is_selected:
             self._reads.forget(key)
         is_initial = change.in_initial_list or not self._has_started
         manages_status = self.watch.manage_status
@@ -323,9 +304,8 @@ class WatchController:
 
     def _is_self_trigger(self, key: ObjectKey, cause: Cause) -> bool:
         """Return whether a cause that arrived during a run needs no further run."""
-        if self._reads is not None and isinstance(cause, ReadCause) and not self._reads.sets.counts(key, cause):
-            return True
-        return self._self_triggers.is_self_trigger(key, cause)
+        is_outdated = isinstance(cause, ReadCause) and not self._reads.sets.counts(key, cause)
+        return is_outdated or self._self_triggers.is_self_trigger(key, cause)
 
 
 @dataclass(slots=True)
@@ -340,7 +320,7 @@ class ShardedPrimaries:
     shards: HeldShards
     queue: WorkQueue[ObjectKey]
     request_scan: Callable[[], None]
-    forget: Callable[[ObjectKey], None] | None
+    forget: Callable[[ObjectKey], None]
     _priorities: defaultdict[int, dict[ObjectKey, Priority]] = field(default_factory=lambda: defaultdict(dict))
 
     def on_change(self, change: Change) -> None:
@@ -363,9 +343,8 @@ class ShardedPrimaries:
     def dropped(self, index: int) -> None:
         """Drop the requests of a shard."""
         self.queue.discard(lambda key: self.shards.shard_of(self.watch.gvk, key) == index)
-        if self.forget is not None:
-            for key in self._priorities[index]:
-                self.forget(key)
+        for key in self._priorities[index]:
+            self.forget(key)
         self.request_scan()  # one of the dropped requests may be that of a deleted object
 
 

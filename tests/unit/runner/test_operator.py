@@ -30,8 +30,7 @@ class Manager:
         pass
 
 run.STOP_LIMIT_SECONDS = {limit}
-cluster = SimpleNamespace(manager=Manager())
-asyncio.run(operator._run(SimpleNamespace(cluster=cluster, settings=Settings()), (), {on_stop}))
+asyncio.run(operator._run(SimpleNamespace(manager=Manager(), settings=Settings()), (), {on_stop}))
 {rest}
 """
 
@@ -40,7 +39,7 @@ def test_hanging_stop_ends_with_a_traceback() -> None:
     script = STOP.format(limit=0.5, on_stop="run.limit_stop", rest="time.sleep(300)")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert 'File "<string>", line 15 in <module>' in ended.stderr
+    assert 'File "<string>", line 14 in <module>' in ended.stderr
 
 
 def test_stop_in_time_prints_nothing() -> None:

@@ -12,6 +12,7 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, ReferenceType, Trigger, Watch
+from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.election.shard_member import HeldShards
@@ -25,10 +26,7 @@ from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.watch_controller import (
-    ClusterContext,
-    Observation,
     OperatorContext,
-    RunContext,
     WatchController,
     initial_priority,
 )
@@ -61,17 +59,27 @@ class Bench:
         **watch: Any,
     ) -> None:
         self.clock = ManualClock()
-        self.manager = Manager(cluster, None, self.clock)
+        self.manager = Manager(cluster, None, self.clock, Dispatcher(), 20, 10)
         self.manager.dispatcher.has_started = True
         self.own_writes = OwnWrites()
         nothing_read = ReadWatches(lambda _selection: FakeServer(), self.clock, [THING])
         context = OperatorContext(
             settings=Settings(),
-            cluster=ClusterContext(
-                cluster, Proxy(cluster), self.manager, self.own_writes, reads or nothing_read, shards=shards
-            ),
-            runs=RunContext(ScriptedRunner(), root),
-            observation=Observation(OperatorMetrics("test", [THING]), EventRecorder(cluster)),
+            client=cluster,
+            proxy=Proxy(cluster),
+            manager=self.manager,
+            own_writes=self.own_writes,
+            read_watches=reads or nothing_read,
+            may_write=lambda: True,
+            shards=shards,
+            runner=ScriptedRunner(),
+            root=root,
+            environment={},
+            discovery=None,
+            metrics=OperatorMetrics("test", [THING]),
+            events=EventRecorder(cluster),
+            recorder=None,
+            tracer=None,
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
         self.controller = WatchController(watched, context)
@@ -522,7 +530,7 @@ async def test_deselected_object_has_no_read_subscriptions(cluster: FakeCluster,
 
 def sharded(cluster: FakeCluster, root: Path) -> tuple[Bench, HeldShards, dict[str, int]]:
     """Return a controller of two shards, and the shard of each of ten objects."""
-    shards = HeldShards(2, 0.0)
+    shards = HeldShards(2, 0.0, Dispatcher())
     names = [f"thing-{number}" for number in range(10)]
     index = {name: shards.shard_of(THING, ObjectKey("default", name)) for name in names}
     assert set(index.values()) == {0, 1}

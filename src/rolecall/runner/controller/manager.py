@@ -54,11 +54,11 @@ class Manager:
     client: ListerWatcher
     namespaces: tuple[str, ...] | None
     clock: Clock
-    leadership: Leadership | None = None
-    grace_seconds: float = 20.0
-    cancellation_seconds: float = 10.0
+    dispatcher: Dispatcher
+    grace_seconds: float
+    cancellation_seconds: float
     """The part of the grace period reserved for cancelled reconciles, at most three quarters."""
-    dispatcher: Dispatcher = field(default_factory=Dispatcher, init=False)
+    leadership: Leadership | None = None
     has_settled: bool = field(default=False, init=False)
     """Whether every informer has synced, or can't for now; also on followers."""
     _informers: dict[GVK, Informer] = field(default_factory=dict, init=False)

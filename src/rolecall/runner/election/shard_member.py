@@ -312,10 +312,10 @@ class HeldShards:
     The ``dispatcher`` runs the reconciles of all kinds.
     """
 
-    def __init__(self, count: int, drain_timeout_seconds: float) -> None:
+    def __init__(self, count: int, drain_timeout_seconds: float, dispatcher: Dispatcher) -> None:
         self.count = count
-        self.dispatcher = Dispatcher()
         self._drain_timeout_seconds = drain_timeout_seconds
+        self._dispatcher = dispatcher
         self._held: set[int] = set()
         self._kinds: list[ShardedKind] = []
 
@@ -356,7 +356,7 @@ class HeldShards:
 
         self._held.discard(index)
         self._drop(index)
-        await self.dispatcher.drain(belongs, seconds, HANDED_OVER)
+        await self._dispatcher.drain(belongs, seconds, HANDED_OVER)
         if index not in self._held:
             self._drop(index)  # the failures and other state that the last reconciles have left
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from rolecall.kube.errors import ApiError, KubeError, ResponseTimeoutError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.controller.controller import Controller, Result
+from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
 from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
@@ -58,7 +58,7 @@ class Operator:
         self.log: list[str] = []
         self.leadership = FakeLeadership(self.log)
         leadership = self.leadership if has_leadership else None
-        self.manager = Manager(self.server, None, self.clock, leadership, grace_seconds)
+        self.manager = Manager(self.server, None, self.clock, Dispatcher(), grace_seconds, 10, leadership)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock, Backoff(1, 300), controller_metrics())
         self.controller = Controller(WIDGET, self.queue, 1, self.reconcile, lambda *_: False)
         self.manager.informer_for(WIDGET).subscribe(lambda change: self.queue.add(change.key, CAUSE))

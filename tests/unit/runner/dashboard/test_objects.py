@@ -6,6 +6,7 @@ import pytest
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import ObjectKey
+from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.dashboard.objects import PAGE_SIZE, Lists
@@ -214,7 +215,7 @@ class Follower:
 
 
 async def test_held_shards_and_foreign_objects_are_reported(cluster: FakeCluster, tmp_path: Path) -> None:
-    shards = HeldShards(4, 1.0)
+    shards = HeldShards(4, 1.0, Dispatcher())
     bench = Bench(cluster, tmp_path, shards=shards)
     sources = Sources("1", (Kind.of(bench.controller),), bench.manager, Recorder(cluster, RecordMemory(0)), shards)
     for number in range(20):
