@@ -108,7 +108,7 @@ async def run_operator(
             EventRecorder(client).running() as events,
             serving(settings, client, metrics, readiness_checks(manager, chosen)) as metrics_port,
             work_directory(settings) as root,
-            ReadWatches(partial(SelectedReads, client), clock, kinds, metrics.set_read_watches) as reads,
+            ReadWatches(partial(SelectedReads, client), clock, kinds, metrics.count_read_watches).running() as reads,
         ):
             recorder = Recorder.of_settings(settings, client)
             tracer = None

@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ class Bench:
         self.manager = Manager(cluster, None, self.clock, Dispatcher(), 20, 10)
         self.manager.dispatcher.has_started = True
         self.own_writes = OwnWrites()
-        nothing_read = ReadWatches(lambda _selection: FakeServer(), self.clock, [THING])
+        nothing_read = ReadWatches(lambda _selection: FakeServer(), self.clock, [THING], lambda *_: None)
         context = OperatorContext(
             settings=Settings(),
             client=cluster,
@@ -472,12 +473,12 @@ class ReadBench(Bench):
 
     def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
         self.server = FakeServer()
-        self.subscriptions = 0
+        self.count_subscriptions: Callable[[], int] = lambda: 0
         self.watches = ReadWatches(lambda _selection: self.server, ManualClock(), [THING], self._report)
         super().__init__(cluster, root, reads=self.watches, watch_reads=True, **watch)
 
-    def _report(self, _gvk: str, _watches: int, subscriptions: int) -> None:
-        self.subscriptions = subscriptions
+    def _report(self, _gvk: str, _watches: Callable[[], int], subscriptions: Callable[[], int]) -> None:
+        self.count_subscriptions = subscriptions
 
     async def read(self) -> None:
         """Reconcile the object once, with a run that reads."""
@@ -496,7 +497,7 @@ class ReadBench(Bench):
 
 async def test_change_of_a_read_object_triggers(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = ReadBench(cluster, tmp_path)
-    async with bench.watches:
+    async with bench.watches.running():
         await bench.read()
         bench.server.put("config")
         await settle()
@@ -510,7 +511,7 @@ async def test_blacklisted_and_trigger_kinds_are_not_watched_as_reads(
     cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
 ) -> None:
     bench = ReadBench(cluster, tmp_path, **watch)
-    async with bench.watches:
+    async with bench.watches.running():
         await bench.read()
         assert bench.server.lists == 0
 
@@ -521,11 +522,11 @@ async def test_reads_are_not_tracked_without_watch_reads(bench: Bench) -> None:
 
 async def test_deselected_object_has_no_read_subscriptions(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = ReadBench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
-    async with bench.watches:
+    async with bench.watches.running():
         await bench.read()
-        assert bench.subscriptions == 1
+        assert bench.count_subscriptions() == 1
         bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "db"})
-        assert bench.subscriptions == 0
+        assert bench.count_subscriptions() == 0
 
 
 def sharded(cluster: FakeCluster, root: Path) -> tuple[Bench, HeldShards, dict[str, int]]:

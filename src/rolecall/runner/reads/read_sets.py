@@ -98,7 +98,7 @@ class ObjectReads:
         if read.resource.is_virtual:
             self.watches.warn_unwatchable(target.gvk)
             return None
-        position = self.watches.subscribe(target, self, namespaced=read.resource.namespaced)
+        position = self.watches.of(gvk, namespaced=read.resource.namespaced).subscribe(target, self)
         if target not in self.running and self.unanswered.setdefault(target, position) == UNKNOWN:
             self.unlisted.add(target)
         if read.verb == "watch":
@@ -113,13 +113,13 @@ class ObjectReads:
             return
         if self.unanswered.pop(target, None) is not None:
             self.running[target] = state
-            self.watches.replay(target, self, state.version, keys)
+            self.watches.kinds[target.gvk].replay(target, self, state.version, keys)
         elif keys and target in self.running:
-            self.watches.replay(target, self, self.running[target].version, keys)
+            self.watches.kinds[target.gvk].replay(target, self, self.running[target].version, keys)
 
     def request_rerun(self, target: Target) -> None:
         """Let another run follow, because the content of a list is unknown; that run will find a started watch."""
-        if self.watches.may_watch(target):
+        if self.watches.kinds[target.gvk].may_watch(target):
             self.notify(target, ReadChange(target.gvk, b"", State(UNKNOWN), State(UNKNOWN)))
 
     def wrote(self, obj: RawObject) -> None:
@@ -166,8 +166,7 @@ class ObjectReads:
         before = self.seen.keys() | self.owned
         kept = self.running if successful else self.seen | self.running
         self.seen = {target: state for target, state in kept.items() if target not in self.owned}
-        for target in before - self.seen.keys():
-            self.watches.unsubscribe(target, self)
+        self._unsubscribe(before - self.seen.keys())
         kinds = {target.gvk for target in self.seen}
         written = self.running_written if successful else self.written | self.running_written
         self.written = {key: state for key, state in written.items() if key[0] in kinds}
@@ -180,9 +179,13 @@ class ObjectReads:
 
     def forget(self) -> None:
         """Forget all reads."""
-        for target in {*self.seen, *self.running, *self.unanswered, *self.owned}:
-            self.watches.unsubscribe(target, self)
+        self._unsubscribe({*self.seen, *self.running, *self.unanswered, *self.owned})
         self.seen, self.written, self.is_running = {}, {}, False
+
+    def _unsubscribe(self, targets: Iterable[Target]) -> None:
+        for target in targets:
+            if target.gvk in self.watches.kinds:  # an object that a run wrote may never have been read
+                self.watches.kinds[target.gvk].unsubscribe(target, self)
 
 
 @dataclass(frozen=True, slots=True)

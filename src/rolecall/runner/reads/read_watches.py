@@ -8,9 +8,11 @@ A watch starts with the first read of its objects and stays for ten minutes afte
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from rolecall.kube.client import Selection
 from rolecall.kube.references import GVK, SECRET, ObjectKey
@@ -25,7 +27,7 @@ from rolecall.runner.reads.observed_state import (
     key_hash,
     namespace_of,
 )
-from rolecall.system.blocking_work import kept_running
+from rolecall.system.blocking_work import running_in_background
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
@@ -51,15 +53,21 @@ class KindReads:
     source_of: SourceOf
     primaries: frozenset[tuple[str, str]]
     clock: Clock
-    subscriptions: int = 0
-    """How many reads have a subscription, counted for each object that has read."""
     scopes: dict[ScopeKey, Scope] = field(default_factory=dict)
-    _subscribers: "dict[Target, dict[int, ObjectReads]]" = field(default_factory=dict)
+    _subscribers: "dict[Target, dict[ObjectReads, None]]" = field(default_factory=dict)
     _by_name: dict[bytes, Target] = field(default_factory=dict)
-    _lists: dict[bytes, dict[Target, LabelSelector | None]] = field(default_factory=dict)
+    _lists: dict[bytes, dict[Target, LabelSelector | None]] = field(default_factory=lambda: defaultdict(dict))
     _expected: dict[Scope, set[ObjectKey]] = field(default_factory=dict)
     """The objects in lists that runs have read before a scope has listed."""
     _has_warned: bool = False
+
+    def count_watches(self) -> int:
+        """Count the lists and watches."""
+        return len(self.scopes)
+
+    def count_subscriptions(self) -> int:
+        """Count the subscriptions to reads, for each object that has read; safe in any thread."""
+        return sum(map(len, list(self._subscribers.values())))
 
     def subscribe(self, target: Target, subscriber: "ObjectReads") -> int:
         """Watch a target, and return the version from which on no change of it is missed."""
@@ -67,10 +75,8 @@ class KindReads:
             if target.name:
                 self._by_name[key_hash(target.key)] = target
             else:
-                self._lists.setdefault(target.list_prefix, {})[target] = _compiled(target.selector)
-        subscribers = self._subscribers.setdefault(target, {})
-        self.subscriptions += id(subscriber) not in subscribers
-        subscribers[id(subscriber)] = subscriber
+                self._lists[target.list_prefix][target] = _compiled(target.selector)
+        self._subscribers.setdefault(target, {})[subscriber] = None
         scopes = self._usable_scopes_of(target)
         for scope in scopes:
             scope.unused_since = None
@@ -78,19 +84,16 @@ class KindReads:
         return max(scope.position for scope in scopes)
 
     def unsubscribe(self, target: Target, subscriber: "ObjectReads") -> None:
-        """Remove a subscription; its watches stay for a while."""
+        """Remove a subscription, if there is one; its watches stay for a while."""
         subscribers = self._subscribers.get(target, {})
-        self.subscriptions -= subscribers.pop(id(subscriber), None) is not None
+        subscribers.pop(subscriber, None)
         if subscribers or target not in self._subscribers:
             return
         del self._subscribers[target]
         if target.name:
-            self._by_name.pop(key_hash(target.key), None)
+            del self._by_name[key_hash(target.key)]
         else:
-            lists = self._lists[target.list_prefix]
-            del lists[target]
-            if not lists:
-                del self._lists[target.list_prefix]
+            del self._lists[target.list_prefix][target]
 
     def may_watch(self, target: Target) -> bool:
         """Return whether there is a permitted watch for a target."""
@@ -119,7 +122,7 @@ class KindReads:
                 if selector is None or any(each is None or selector.matches(each) for each in delivery.labels):
                     targets.append(target)
         for target in targets:
-            for subscriber in tuple(self._subscribers.get(target, {}).values()):
+            for subscriber in tuple(self._subscribers.get(target, ())):
                 if not delivery.owners & subscriber.tokens:
                     subscriber.notify(target, delivery.change)
 
@@ -230,64 +233,35 @@ def _label_keys(selector: LabelSelector | None) -> frozenset[str]:
 
 @dataclass(slots=True)
 class ReadWatches:
-    """The watches of everything that runs have read; an asynchronous context manager that ends all watches.
+    """The watches of everything that runs have read, by kind.
 
-    ``kinds`` are those that the operator reconciles. ``report`` is called with the numbers of watches and of
-    subscriptions of a kind.
+    ``primaries`` are the kinds that the operator reconciles. ``report`` is called for each kind, with functions that
+    count its watches and its subscriptions.
     """
 
     source_of: SourceOf
     clock: Clock
-    kinds: Collection[GVK] = ()
-    report: Callable[[str, int, int], None] = lambda _kind, _watches, _subscriptions: None
-    _kinds: dict[GVK, KindReads] = field(default_factory=dict)
+    primaries: Collection[GVK]
+    report: Callable[[str, Callable[[], int], Callable[[], int]], None]
+    kinds: dict[GVK, KindReads] = field(default_factory=dict)
     _unwatchable: set[GVK] = field(default_factory=set)
-    _cleaning: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        """Start to end unused watches."""
-        self._cleaning = asyncio.create_task(kept_running("unused watches of reads", self._clean))
-        return self
+    @asynccontextmanager
+    async def running(self) -> "AsyncIterator[ReadWatches]":
+        """End unused watches; at the end, all watches."""
+        try:
+            async with running_in_background("unused watches of reads", self._clean):
+                yield self
+        finally:
+            await asyncio.gather(*(scope.stopped() for kind in self.kinds.values() for scope in kind.scopes.values()))
 
-    async def __aexit__(self, *_: object) -> None:
-        """End all watches."""
-        scopes = [scope for kind in self._kinds.values() for scope in kind.scopes.values()]
-        self._kinds.clear()
-        if self._cleaning is not None:
-            self._cleaning.cancel()
-            await asyncio.gather(self._cleaning, return_exceptions=True)
-        await asyncio.gather(*(scope.stopped() for scope in scopes))
-
-    def subscribe(self, target: Target, subscriber: "ObjectReads", *, namespaced: bool) -> int:
-        """Watch a target, and return the version from which on no change of it is missed."""
-        kind = self._kinds.get(target.gvk)
-        if kind is None:
-            primaries = frozenset((gvk.group, gvk.kind) for gvk in self.kinds)
-            kind = KindReads(target.gvk, namespaced, self.source_of, primaries, self.clock)
-            self._kinds[target.gvk] = kind
-        position = kind.subscribe(target, subscriber)
-        self._report(kind)
-        return position
-
-    def unsubscribe(self, target: Target, subscriber: "ObjectReads") -> None:
-        """Remove a subscription."""
-        kind = self._kinds.get(target.gvk)
-        if kind is not None:
-            kind.unsubscribe(target, subscriber)
-            self._report(kind)
-
-    def replay(self, target: Target, subscriber: "ObjectReads", version: int, keys: Iterable[ObjectKey] | None) -> None:
-        """Notify a subscriber of everything known to be newer than the version that it has seen.
-
-        ``keys`` are those of the objects in the list that it has seen, None if they are unknown.
-        """
-        if target.gvk in self._kinds:
-            self._kinds[target.gvk].replay(target, subscriber, version, keys)
-
-    def may_watch(self, target: Target) -> bool:
-        """Return whether there is a permitted watch for a target."""
-        kind = self._kinds.get(target.gvk)
-        return kind is not None and kind.may_watch(target)
+    def of(self, gvk: GVK, *, namespaced: bool) -> KindReads:
+        """Return the watches of a kind; there are none yet for a kind that no object has read."""
+        if gvk not in self.kinds:
+            primaries = frozenset((each.group, each.kind) for each in self.primaries)
+            kind = self.kinds[gvk] = KindReads(gvk, namespaced, self.source_of, primaries, self.clock)
+            self.report(str(gvk), kind.count_watches, kind.count_subscriptions)
+        return self.kinds[gvk]
 
     def warn_unwatchable(self, gvk: GVK) -> None:
         """Log once that a kind that was read doesn't support watches."""
@@ -297,14 +271,10 @@ class ReadWatches:
             hint = "set a reconcilePeriod, or name the kind in the blacklist of the watch"
             logger.warning(message, gvk=str(gvk), hint=hint)
 
-    def _report(self, kind: KindReads) -> None:
-        self.report(str(kind.gvk), len(kind.scopes), kind.subscriptions)
-
     async def _clean(self) -> None:
         while True:
             await sleep(self.clock, _CLEAN_SECONDS)
-            for gvk, kind in list(self._kinds.items()):
+            for gvk, kind in list(self.kinds.items()):
                 kind.stop_unused(self.clock.monotonic())
-                self._report(kind)
                 if not kind.scopes:
-                    del self._kinds[gvk]
+                    del self.kinds[gvk]

@@ -132,7 +132,7 @@ class OperatorMetrics:
         self._define_queues()
         self.created_at = ResourceCreatedAt()
         self.registry.register(self.created_at)
-        text = "Watches of a kind because runs have read it, up to a minute old"
+        text = "Watches of a kind because runs have read it"
         self._read_watches = self._gauge("ansible_operator_read_watches", text, "GVK")
         text = "Active read subscriptions of a kind, counted for each object that has read it"
         self._read_subscriptions = self._gauge("ansible_operator_read_subscriptions", text, "GVK")
@@ -226,10 +226,10 @@ class OperatorMetrics:
         self._shards_shown = set(held)
         self._shard_members.set(members)
 
-    def set_read_watches(self, gvk: str, watches: int, subscriptions: int) -> None:
-        """Set the number of watches and subscriptions of a kind that runs have read."""
-        self._read_watches.labels(gvk).set(watches)
-        self._read_subscriptions.labels(gvk).set(subscriptions)
+    def count_read_watches(self, gvk: str, watches: Callable[[], int], subscriptions: Callable[[], int]) -> None:
+        """Count the watches and subscriptions of a kind that runs have read, whenever the metrics are read."""
+        self._read_watches.labels(gvk).set_function(watches)
+        self._read_subscriptions.labels(gvk).set_function(subscriptions)
 
 
 def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:

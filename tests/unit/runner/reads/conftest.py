@@ -8,5 +8,5 @@ from tests.unit.runner.reads.rig import Rig
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
     rig = Rig()
-    async with rig.watches:
+    async with rig.watches.running():
         yield rig

@@ -1,7 +1,7 @@
 """An object whose runs read from a cluster in memory, step by step."""
 
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from rolecall.kube.client import Selection
@@ -91,8 +91,7 @@ class Rig:
     enqueued: list[ReadCause] = field(default_factory=list)
     watched: list[tuple[str | None, str]] = field(default_factory=list)
     reads: ObjectReads = field(init=False)
-    subscriptions: int = 0
-    """The reported subscriptions of the kind that was reported last."""
+    count_subscriptions: Callable[[], int] = lambda: 0
 
     def __post_init__(self) -> None:
         """Create the watches without starting them."""
@@ -101,8 +100,8 @@ class Rig:
         )
         self.sets = ReadSets(self.watches, frozenset({("", "Pod")}), lambda _key, cause: self.enqueued.append(cause))
 
-    def _report(self, _gvk: str, _watches: int, subscriptions: int) -> None:
-        self.subscriptions = subscriptions
+    def _report(self, _gvk: str, _watches: Callable[[], int], subscriptions: Callable[[], int]) -> None:
+        self.count_subscriptions = subscriptions
 
     def start(self) -> None:
         """Start a run."""

@@ -115,7 +115,7 @@ STEPS: st.SearchStrategy[Callable[[Scenario], Any]] = st.one_of(
 async def play(steps: list[Any]) -> None:
     scenario = Scenario()
     scenario.rig.sets.enqueue = scenario.enqueue
-    async with scenario.rig.watches:
+    async with scenario.rig.watches.running():
         for step in steps:
             if step is None:
                 await scenario.rig.recover()

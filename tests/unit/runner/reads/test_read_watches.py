@@ -125,14 +125,14 @@ async def test_objects_with_the_same_read_share_a_watch(rig: Rig) -> None:
         rig.read("w")
         await settle()
         rig.sets.end(ObjectKey("default", name), successful=True)
-    assert (rig.server.lists, rig.subscriptions) == (1, 2)
+    assert (rig.server.lists, rig.count_subscriptions()) == (1, 2)
     rig.server.put("w")
     assert len(await rig.causes()) == 2
 
 
 async def test_end_of_the_operator_ends_all_watches() -> None:
     rig = Rig()
-    async with rig.watches:
+    async with rig.watches.running():
         await rig.run("a", "")
         assert rig.server.streams > 0
     assert rig.server.streams == 0
@@ -141,7 +141,7 @@ async def test_end_of_the_operator_ends_all_watches() -> None:
 async def test_cluster_scoped_object_is_watched_by_name() -> None:
     rig = Rig()
     rig.server.namespaced = False
-    async with rig.watches:
+    async with rig.watches.running():
         rig.start()
         rig.read("w", namespace="")
         await settle()

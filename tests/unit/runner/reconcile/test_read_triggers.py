@@ -100,7 +100,7 @@ class Operator:
 @pytest.fixture
 async def operator() -> AsyncIterator[Operator]:
     operator = Operator()
-    async with operator.rig.watches:
+    async with operator.rig.watches.running():
         operator.queue.add(ONE.key, Cause("created"))
         await operator.run()
         yield operator

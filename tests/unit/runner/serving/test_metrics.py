@@ -120,7 +120,7 @@ def test_replaced_fork_servers_are_counted_by_reason(metrics: OperatorMetrics) -
 
 
 def test_read_watches_are_reported_by_kind(metrics: OperatorMetrics, value: Value) -> None:
-    metrics.set_read_watches("/v1, Kind=Secret", 2, 5)
+    metrics.count_read_watches("/v1, Kind=Secret", lambda: 2, lambda: 5)
     assert value("ansible_operator_read_watches", GVK="/v1, Kind=Secret") == 2
     assert value("ansible_operator_read_subscriptions", GVK="/v1, Kind=Secret") == 5
 
