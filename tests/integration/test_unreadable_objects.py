@@ -11,6 +11,7 @@ import pytest
 
 from rolecall.kube.references import GVK
 from rolecall.runner.controller.informer import Informer
+from rolecall.system.clock import LoopClock
 from tests.integration.definitions import define, undefine
 from tests.support.world import TIMEOUT_SECONDS, World, eventually
 
@@ -60,7 +61,7 @@ async def send(world: World, gvk: GVK, method: str, name: str, levels: int = 1) 
 async def test_lists_and_watches_continue_after_a_deeply_nested_object(world: World, odd: GVK) -> None:
     for name in ("a", "b", "deep", "x", "y"):
         await send(world, odd, "POST", name, LEVELS if name == "deep" else 1)
-    informer = Informer(world.client, odd, (world.namespace,))
+    informer = Informer(world.client, odd, (world.namespace,), LoopClock())
     deleted: list[str] = []
     informer.subscribe(lambda change: deleted.append(change.key.name) if change.new is None else None)
     task = asyncio.create_task(informer.run())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.kube.client import Client, SelectedReads, Selection
+from rolecall.kube.client import Client, Selection
 from rolecall.kube.errors import ForbiddenError
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK
@@ -236,11 +236,12 @@ async def test_permission_on_one_name_suffices_to_watch_it_without_its_content(
     (made,) = await world.create("{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: x}}")
     kubeconfig = await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "reader")
     async with await Client.connect(str(kubeconfig)) as client:
-        named = SelectedReads(client, Selection("login", metadata_only=True))
+        named = Selection("login", metadata_only=True)
 
         async def listed() -> list[dict[str, Any]]:
             try:
-                return [obj async for page, _ in named.list_pages(SECRET, world.namespace) for obj in page]
+                pages = client.list_pages(SECRET, world.namespace, named)
+                return [obj async for page, _ in pages for obj in page]
             except ForbiddenError:
                 return []
 
@@ -248,11 +249,11 @@ async def test_permission_on_one_name_suffices_to_watch_it_without_its_content(
         assert (found["kind"], metadata_of(found)["name"], "data" in found) == ("Secret", "login", False)
         await world.patch(SECRET, "login", {"stringData": {"password": "y"}})
         version = resource_version_of(made)
-        async for kind, obj in named.watch(SECRET, world.namespace, version, TIMEOUT_SECONDS):
+        async for kind, obj in client.watch(SECRET, world.namespace, version, TIMEOUT_SECONDS, named):
             assert (kind, obj["kind"], "data" in obj) == ("MODIFIED", "Secret", False)
             break
         with pytest.raises(ForbiddenError):
-            async for _ in SelectedReads(client, Selection()).list_pages(SECRET, world.namespace):
+            async for _ in client.list_pages(SECRET, world.namespace, Selection()):
                 pass
 
 

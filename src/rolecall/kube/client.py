@@ -65,6 +65,8 @@ class Selection:
 
     A list or watch of one name needs no more permission than a role with ``resourceNames`` grants. With
     ``metadata_only`` the content of a Secret never reaches this process.
+
+    An object without its content has the kind that it has, and ``UNREAD`` instead of the content.
     """
 
     name: str = ""
@@ -225,31 +227,6 @@ class Client(Connection):
 
     async def _send_object(self, request: Request) -> RawObject:
         return read_object(await self.receive(request), f"{request.method} {request.path}")
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedReads:
-    """Lists and watches the selected objects; implements ``rolecall.runner.controller.informer.ListerWatcher``.
-
-    An object without its content has the kind that it has, and ``UNREAD`` instead of the content.
-    """
-
-    client: Client
-    selection: Selection
-
-    async def resource(self, gvk: GVK) -> ApiResource:
-        """Return the API resource of a kind. Raise UnknownKindError."""
-        return await self.client.resource(gvk)
-
-    def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[Page]:
-        """Yield the objects page by page, each with the list's resourceVersion. Raise GoneError."""
-        return self.client.list_pages(gvk, namespace, self.selection)
-
-    def watch(
-        self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
-    ) -> AsyncIterator[Event]:
-        """Yield (type, object) for each event and bookmark until the timeout. Raise GoneError."""
-        return self.client.watch(gvk, namespace, resource_version, timeout_seconds, self.selection)
 
 
 def _selected(request: Request, selection: Selection | None, partial: str) -> Request:

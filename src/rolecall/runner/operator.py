@@ -18,7 +18,7 @@ from pathlib import Path
 
 from yarl import URL
 
-from rolecall.kube.client import Client, SelectedReads
+from rolecall.kube.client import Client
 from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.runner.config.settings import Settings, resolve_max_concurrent_runs
 from rolecall.runner.config.watches import Watch
@@ -108,7 +108,7 @@ async def run_operator(
             EventRecorder(client).running() as events,
             serving(settings, client, metrics, readiness_checks(manager, chosen)) as metrics_port,
             work_directory(settings) as root,
-            ReadWatches(partial(SelectedReads, client), clock, kinds, metrics.count_read_watches).running() as reads,
+            ReadWatches(client, clock, kinds, metrics.count_read_watches).running() as reads,
         ):
             recorder = Recorder.of_settings(settings, client)
             tracer = None

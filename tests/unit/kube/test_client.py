@@ -11,7 +11,6 @@ from rolecall.kube.client import (
     ACCEPT_PARTIAL_OBJECT,
     UNREAD,
     Client,
-    SelectedReads,
     Selection,
     is_partial,
 )
@@ -281,25 +280,25 @@ async def test_resource_is_found_by_kind_and_path(client: Client) -> None:
 
 async def test_a_selected_name_is_requested_with_a_field_selector(client: Client, api_server: ApiServer) -> None:
     api_server.respond({"metadata": {"resourceVersion": "9"}, "items": []})
-    pages = [page async for page in SelectedReads(client, Selection("login")).list_pages(SECRET, "ns")]
+    pages = [page async for page in client.list_pages(SECRET, "ns", Selection("login"))]
     assert pages == [([], "9")]
     [(_, target, _)] = api_server.requests
     assert target == f"{SECRETS}?fieldSelector=metadata.name%3Dlogin&limit=100"
 
 
 async def test_selected_metadata_is_requested_and_shown_with_its_kind(client: Client, api_server: ApiServer) -> None:
-    reads = SelectedReads(client, Selection(metadata_only=True))
+    metadata = Selection(metadata_only=True)
     shown = {"apiVersion": "v1", "kind": "Secret", "metadata": METADATA, UNREAD: "7"}
     api_server.respond({"metadata": {"resourceVersion": "9"}, "items": [PARTIAL]})
-    assert [page async for page in reads.list_pages(SECRET)] == [([shown], "9")]
+    assert [page async for page in client.list_pages(SECRET, None, metadata)] == [([shown], "9")]
     api_server.handler = streaming(event("MODIFIED", PARTIAL))
-    assert [found async for found in reads.watch(SECRET, None, "6", 1.0)] == [("MODIFIED", shown)]
+    assert [found async for found in client.watch(SECRET, None, "6", 1.0, metadata)] == [("MODIFIED", shown)]
     assert [each["Accept"] for each in api_server.headers] == [ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT]
 
 
 async def test_an_unreadable_selected_object_is_shown_by_its_version(client: Client, api_server: ApiServer) -> None:
     api_server.handler = streaming(event("ADDED", PARTIAL))
-    events = [found async for found in SelectedReads(client, Selection()).watch(SECRET, None, "6", 1.0)]
+    events = [found async for found in client.watch(SECRET, None, "6", 1.0, Selection())]
     assert [(kind, obj["kind"], obj[UNREAD]) for kind, obj in events] == [("ADDED", "Secret", "7")]
 
 

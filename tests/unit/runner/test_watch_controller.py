@@ -63,7 +63,7 @@ class Bench:
         self.manager = Manager(cluster, None, self.clock, Dispatcher(), 20, 10)
         self.manager.dispatcher.has_started = True
         self.own_writes = OwnWrites()
-        nothing_read = ReadWatches(lambda _selection: FakeServer(), self.clock, [THING], lambda *_: None)
+        nothing_read = ReadWatches(FakeServer(), self.clock, [THING], lambda *_: None)
         context = OperatorContext(
             settings=Settings(),
             client=cluster,
@@ -474,7 +474,7 @@ class ReadBench(Bench):
     def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
         self.server = FakeServer()
         self.count_subscriptions: Callable[[], int] = lambda: 0
-        self.watches = ReadWatches(lambda _selection: self.server, ManualClock(), [THING], self._report)
+        self.watches = ReadWatches(self.server, ManualClock(), [THING], self._report)
         super().__init__(cluster, root, reads=self.watches, watch_reads=True, **watch)
 
     def _report(self, _gvk: str, _watches: Callable[[], int], subscriptions: Callable[[], int]) -> None:

@@ -21,12 +21,12 @@ State is never shown without its age: an informer reports when its store was las
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from rolecall.kube.client import is_partial
+from rolecall.kube.client import Client, Selection, is_partial
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import (
     ApiError,
@@ -44,7 +44,7 @@ from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.store import Change, Entry, Store
 from rolecall.runner.controller.work_queue import Backoff
-from rolecall.system.clock import Clock, LoopClock, sleep
+from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
 logger = get_logger("informer")
@@ -63,24 +63,6 @@ _UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
 class ScopeChangedError(Exception):
     """A namespaced kind is cluster-scoped now, or the reverse."""
-
-
-class ListerWatcher(Protocol):
-    """The requests to the API server that reflectors need; ``rolecall.kube.client.Client`` implements them.
-
-    An unreadable object comes with its metadata only: see ``rolecall.kube.client``.
-    """
-
-    async def resource(self, gvk: GVK) -> ApiResource:
-        """Return the API resource of a kind. Raises UnknownKindError."""
-
-    def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
-        """Yield the objects page by page, each with the list's resourceVersion. Raises GoneError."""
-
-    def watch(
-        self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
-    ) -> AsyncIterator[tuple[str, RawObject]]:
-        """Yield (type, object) for each event and bookmark until the timeout. Raises GoneError."""
 
 
 class Sink(Protocol):
@@ -113,11 +95,12 @@ class Reflector:
     that was installed again with another scope. With ``is_quiet`` the sink reports failures.
     """
 
-    source: ListerWatcher
+    client: Client
     gvk: GVK
     namespace: str | None
     sink: Sink
     clock: Clock
+    selection: Selection | None = None
     namespaced: bool | None = None
     is_quiet: bool = False
     _resource_version: str = ""
@@ -182,17 +165,17 @@ class Reflector:
 
         A watch from a version of the future waits without an error until the versions reach it.
         """
-        async for _, version in self.source.list_pages(self.gvk, self.namespace):
+        async for _, version in self.client.list_pages(self.gvk, self.namespace, self.selection):
             own = self._resource_version
             return version.isdecimal() and own.isdecimal() and int(version) < int(own)
         return False
 
     async def _list(self) -> str:
-        if self.namespaced is not None and (await self.source.resource(self.gvk)).namespaced != self.namespaced:
+        if self.namespaced is not None and (await self.client.resource(self.gvk)).namespaced != self.namespaced:
             raise ScopeChangedError(self.gvk)
         listed_keys: set[ObjectKey] = set()
         version = ""
-        async for items, version in self.source.list_pages(self.gvk, self.namespace):  # noqa: B007 - used after the loop
+        async for items, version in self.client.list_pages(self.gvk, self.namespace, self.selection):  # noqa: B007 - used after the loop
             for item in items:
                 # The API server omits these in the items of a list.
                 item.setdefault("apiVersion", self.gvk.api_version)
@@ -216,8 +199,9 @@ class Reflector:
         limit = SILENCE_SECONDS if self._sends_bookmarks else None
         try:
             async with asyncio.timeout(limit) as silence:
-                async for event_type, obj in self.source.watch(
-                    self.gvk, self.namespace, self._resource_version, seconds
+                start = self._resource_version
+                async for event_type, obj in self.client.watch(
+                    self.gvk, self.namespace, start, seconds, self.selection
                 ):
                     if not has_events:
                         self._retry.record_progress()
@@ -262,14 +246,12 @@ class Reflector:
 class Informer:
     """Lists and watches one kind, in the given namespaces or, with None, in all namespaces."""
 
-    def __init__(
-        self, client: ListerWatcher, gvk: GVK, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, client: Client, gvk: GVK, namespaces: tuple[str, ...] | None, clock: Clock) -> None:
         self.gvk = gvk
         self.store = Store()
         self._client = client
         self._namespaces = namespaces
-        self._clock = clock or LoopClock()
+        self._clock = clock
         self._handlers: tuple[Callable[[Change], None], ...] = ()
         self._fields: dict[FieldPath, int] = {}
         self._unlisted: set[str | None] = set(namespaces or (None,))

@@ -11,9 +11,10 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rolecall.kube.client import Client
 from rolecall.kube.references import GVK
 from rolecall.runner.controller.controller import Controller, Dispatcher
-from rolecall.runner.controller.informer import Informer, ListerWatcher
+from rolecall.runner.controller.informer import Informer
 from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
 
@@ -51,7 +52,7 @@ class Manager:
     only after all of them have ended.
     """
 
-    client: ListerWatcher
+    client: Client
     namespaces: tuple[str, ...] | None
     clock: Clock
     dispatcher: Dispatcher

@@ -11,12 +11,13 @@ import asyncio
 import math
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from rolecall.kube.client import Client
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
@@ -46,25 +47,6 @@ _GUARD_SHARE = 0.2
 
 class LeadershipLostError(KubeError):
     """The Lease couldn't be renewed in time, or another replica holds it."""
-
-
-class LeaseClient(Protocol):
-    """The requests to the API server for Leases; ``rolecall.kube.client.Client`` implements them."""
-
-    async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
-        """Return an object. Raises NotFoundError."""
-
-    async def create(self, obj: RawObject) -> RawObject:
-        """Create an object. Raises ConflictError if it exists."""
-
-    async def replace(self, obj: RawObject) -> RawObject:
-        """Replace an object in the version that was read. Raises ConflictError if it has changed."""
-
-    async def delete(self, gvk: GVK, key: ObjectKey) -> None:
-        """Delete an object. Raises NotFoundError."""
-
-    def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
-        """Yield all objects of a namespace as they are at one moment, page by page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +151,7 @@ class Attempts:
 class Elector:
     """One replica in an election. ``run`` it, wait until ``elected``, and ``release`` at the end."""
 
-    client: LeaseClient
+    client: Client
     election: Election
     clock: Clock
     metrics: "OperatorMetrics"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from rolecall.kube.client import Client
 from rolecall.kube.errors import ConflictError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.controller import Controller, Dispatcher
@@ -21,7 +22,6 @@ from rolecall.runner.election.elector import (
     Attempts,
     Election,
     Elector,
-    LeaseClient,
     free_lease,
     held_lease,
     leadership_lost,
@@ -76,7 +76,7 @@ class ShardMember:
     """One replica of a group that shares the objects. ``run`` it, wait until ``elected``, ``release`` at the end."""
 
     work: ShardWork
-    client: LeaseClient
+    client: Client
     election: Election
     """The group Lease and the identity of this replica."""
     clock: Clock

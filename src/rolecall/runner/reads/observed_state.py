@@ -21,6 +21,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from rolecall.kube.client import Client, Selection
 from rolecall.kube.metadata import (
     PRIMARY_ANNOTATION,
     PRIMARY_TYPE_ANNOTATION,
@@ -31,7 +32,7 @@ from rolecall.kube.metadata import (
     uid_of,
 )
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
-from rolecall.runner.controller.informer import ListerWatcher, Reflector
+from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.store import content_digest
 from rolecall.system.blocking_work import kept_running
 from rolecall.system.clock import Clock
@@ -262,7 +263,8 @@ class Scope:
 
     gvk: GVK
     key: ScopeKey
-    source: ListerWatcher
+    client: Client
+    selection: Selection
     listener: "KindReads"
     primaries: frozenset[tuple[str, str]]
     clock: Clock
@@ -283,7 +285,7 @@ class Scope:
     def start(self) -> None:
         """List and watch; start again if it already does."""
         self.stop()
-        reflector = Reflector(self.source, self.gvk, self.key[0], self, self.clock, is_quiet=True)
+        reflector = Reflector(self.client, self.gvk, self.key[0], self, self.clock, self.selection, is_quiet=True)
         name = f"reads of {self.gvk} in {self.key[0] or 'all'}"
         self._task = asyncio.create_task(kept_running(name, reflector.run), name=name)
 

@@ -14,10 +14,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from rolecall.kube.client import Selection
+from rolecall.kube.client import Client, Selection
 from rolecall.kube.references import GVK, SECRET, ObjectKey
 from rolecall.kube.selectors import LabelSelector, label_selector
-from rolecall.runner.controller.informer import ListerWatcher
 from rolecall.runner.reads.observed_state import (
     WHOLE_KIND,
     Delivery,
@@ -41,8 +40,6 @@ MAX_SCOPES: Final = 100
 _KEEP_SECONDS: Final = 600.0
 _CLEAN_SECONDS: Final = 60.0
 
-SourceOf = Callable[[Selection], ListerWatcher]
-
 
 @dataclass(slots=True, eq=False)
 class KindReads:
@@ -50,7 +47,7 @@ class KindReads:
 
     gvk: GVK
     namespaced: bool
-    source_of: SourceOf
+    client: Client
     primaries: frozenset[tuple[str, str]]
     clock: Clock
     scopes: dict[ScopeKey, Scope] = field(default_factory=dict)
@@ -203,10 +200,11 @@ class KindReads:
 
     def _start(self, key: ScopeKey) -> Scope:
         namespace, name = key
-        source = self.source_of(Selection(name, metadata_only=self.gvk == SECRET))
+        selection = Selection(name, metadata_only=self.gvk == SECRET)
         selectors = (selector for lists in self._lists.values() for selector in lists.values())
         label_keys = frozenset(each for selector in selectors for each in _label_keys(selector))
-        scope = self.scopes[key] = Scope(self.gvk, key, source, self, self.primaries, self.clock, label_keys)
+        scope = Scope(self.gvk, key, self.client, selection, self, self.primaries, self.clock, label_keys)
+        self.scopes[key] = scope
         scope.start()
         logger.debug("Watching what runs read", gvk=str(self.gvk), watched_namespace=namespace or "all", name=name)
         return scope
@@ -239,7 +237,7 @@ class ReadWatches:
     count its watches and its subscriptions.
     """
 
-    source_of: SourceOf
+    client: Client
     clock: Clock
     primaries: Collection[GVK]
     report: Callable[[str, Callable[[], int], Callable[[], int]], None]
@@ -259,7 +257,7 @@ class ReadWatches:
         """Return the watches of a kind; there are none yet for a kind that no object has read."""
         if gvk not in self.kinds:
             primaries = frozenset((each.group, each.kind) for each in self.primaries)
-            kind = self.kinds[gvk] = KindReads(gvk, namespaced, self.source_of, primaries, self.clock)
+            kind = self.kinds[gvk] = KindReads(gvk, namespaced, self.client, primaries, self.clock)
             self.report(str(gvk), kind.count_watches, kind.count_subscriptions)
         return self.kinds[gvk]
 

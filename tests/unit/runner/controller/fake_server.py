@@ -5,7 +5,7 @@ import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
-from rolecall.kube.client import is_partial, partial_object
+from rolecall.kube.client import Client, Selection, is_partial, partial_object
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import GoneError, KubeError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -14,8 +14,8 @@ WIDGET = GVK("example.com", "v1", "Widget")
 _Event = tuple[str, RawObject] | Exception | None
 
 
-class FakeServer:
-    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail.
+class FakeServer(Client):
+    """A client of a server with one kind; ``failure`` makes every call and stream fail.
 
     ``broken_kinds`` makes those of one kind fail, ``undiscoverable_kinds`` its discovery. With
     ``expiring`` a list expires after its first page.
@@ -64,7 +64,7 @@ class FakeServer:
         self._record("MODIFIED" if known else "ADDED", obj)
         return obj
 
-    def delete(self, name: str, namespace: str = "default") -> None:
+    def remove(self, name: str, namespace: str = "default") -> None:
         """Delete an object."""
         self.version += 1
         obj = self.objects.pop(ObjectKey(namespace if self.namespaced else "", name))
@@ -109,7 +109,9 @@ class FakeServer:
             raise failure
         return ApiResource(gvk, "widgets", self.namespaced, frozenset({"get", "list", "watch"}), frozenset())
 
-    async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+    async def list_pages(
+        self, gvk: GVK, namespace: str | None = None, _selection: Selection | None = None
+    ) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield the objects page by page."""
         self._check(gvk, namespace)
         version = str(self.version)
@@ -121,7 +123,12 @@ class FakeServer:
         self.lists += 1  # only complete ones
 
     async def watch(
-        self, gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float
+        self,
+        gvk: GVK,
+        namespace: str | None,
+        resource_version: str,
+        _timeout_seconds: float,
+        _selection: Selection | None = None,
     ) -> AsyncIterator[tuple[str, RawObject]]:
         """Yield past and future events."""
         self._check(gvk, namespace)

@@ -97,7 +97,7 @@ async def test_watched_changes_are_reported_with_old_and_new_entry(server: FakeS
         assert world.informer.has_synced
         server.put("web", status={"phase": "Pending"})
         server.put("web", status={"phase": "Running"})
-        server.delete("web")
+        server.remove("web")
         await settle()
         added, modified, deleted = world.changes
     assert (added.type, modified.type, deleted.type) == (ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED)
@@ -148,8 +148,8 @@ async def test_list_after_an_expired_watch_reports_only_differences(server: Fake
         stream_error = GoneError(410, "Expired", "") if as_event else UnreachableError("reset")
         server.end_streams(stream_error)
         server.put("changed", spec={"a": 2})
-        server.delete("removed")
-        server.delete("replaced")
+        server.remove("removed")
+        server.remove("replaced")
         server.put("replaced", uid="another")
         server.put("new")
         server.forget_history()
@@ -169,7 +169,7 @@ async def test_deletion_found_by_a_list_has_names_version_and_labels(server: Fak
     server.put("web", labels={"app": "nginx"})
     async with running(World(server)) as world:
         server.end_streams(GoneError(410, "Expired", ""))
-        server.delete("web")
+        server.remove("web")
         await world.pass_seconds(1)
         assert world.changes[-1].obj == {
             "apiVersion": "example.com/v1",
@@ -378,7 +378,7 @@ async def test_list_of_one_namespace_keeps_the_objects_of_others(server: FakeSer
     server.put("web", "two")
     async with running(World(server, ("one", "two"))) as world:
         server.end_streams(GoneError(410, "Expired", ""))
-        server.delete("web", "one")
+        server.remove("web", "one")
         await world.pass_seconds(1)
         assert [entry.key for entry in world.informer.store] == [ObjectKey("two", "web")]
 
@@ -437,7 +437,7 @@ async def test_only_the_unreadable_object_is_skipped(server: FakeServer) -> None
         await settle()
         assert world.reported == [f"Widget default/{name} added" for name in ("web", "after", "later")]
         server.put("web", spec={"a": 1})
-        server.delete("deep")
+        server.remove("deep")
         await settle()
         assert world.reported == ["Widget default/web modified", "Widget default/deep deleted"]
         assert server.watched_from == ["103"]

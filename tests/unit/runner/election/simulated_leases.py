@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from rolecall.kube.client import Client, Selection
 from rolecall.kube.errors import ApiError, ConflictError, KubeError, NotFoundError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -68,7 +69,7 @@ class Network:
         self._chance = chance
         self._can_go_on = can_go_on
 
-    async def send(self, work: Callable[[], Any]) -> Any:
+    async def transmit(self, work: Callable[[], Any]) -> Any:
         """Return the response. A request arrives even if its replica no longer waits for it."""
         arrival = asyncio.ensure_future(self._arrive(work))
         arrival.add_done_callback(lambda each: each.cancelled() or each.exception())
@@ -95,38 +96,40 @@ class Network:
             await asyncio.sleep(self._chance.uniform(0.001, 0.03))
 
 
-class LeaseRequests(ABC):
-    """The requests of a ``LeaseClient``, in terms of calls to the server that subclasses transmit."""
+class LeaseRequests(Client, ABC):
+    """The requests for Leases, in terms of calls to the server that subclasses transmit."""
 
     def __init__(self, server: LeaseServer) -> None:
         self.server = server
 
     @abstractmethod
-    async def send(self, verb: str, work: Callable[[], Any]) -> Any:
+    async def transmit(self, verb: str, work: Callable[[], Any]) -> Any:
         """Transmit a request, and return its response."""
 
     async def get(self, _gvk: GVK, key: ObjectKey) -> RawObject:
         """Return a Lease."""
-        found: RawObject = await self.send("get", lambda: self.server.get(key.name))
+        found: RawObject = await self.transmit("get", lambda: self.server.get(key.name))
         return found
 
     async def create(self, obj: RawObject) -> RawObject:
         """Create a Lease."""
-        created: RawObject = await self.send("create", lambda: self.server.create(obj))
+        created: RawObject = await self.transmit("create", lambda: self.server.create(obj))
         return created
 
-    async def replace(self, obj: RawObject) -> RawObject:
+    async def replace(self, obj: RawObject, _subresource: str = "") -> RawObject:
         """Replace a Lease."""
-        written: RawObject = await self.send("update", lambda: self.server.replace(obj))
+        written: RawObject = await self.transmit("update", lambda: self.server.replace(obj))
         return written
 
     async def delete(self, _gvk: GVK, key: ObjectKey) -> None:
         """Delete a Lease."""
-        await self.send("delete", lambda: self.server.delete(key.name))
+        await self.transmit("delete", lambda: self.server.delete(key.name))
 
-    async def list_pages(self, _gvk: GVK, _namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+    async def list_pages(
+        self, _gvk: GVK, _namespace: str | None = None, _selection: Selection | None = None
+    ) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield all Leases."""
-        yield await self.send("list", lambda: list(self.server.leases.values())), ""
+        yield await self.transmit("list", lambda: list(self.server.leases.values())), ""
 
 
 class SimulatedClient(LeaseRequests):
@@ -136,9 +139,9 @@ class SimulatedClient(LeaseRequests):
         super().__init__(server)
         self._network = network
 
-    async def send(self, _verb: str, work: Callable[[], Any]) -> Any:
+    async def transmit(self, _verb: str, work: Callable[[], Any]) -> Any:
         """Send a request over the network."""
-        return await self._network.send(work)
+        return await self._network.transmit(work)
 
 
 class DirectClient(LeaseRequests):
@@ -152,7 +155,7 @@ class DirectClient(LeaseRequests):
         self.verbs: list[str] = []
         self._delay_seconds = delay_seconds
 
-    async def send(self, verb: str, work: Callable[[], Any]) -> Any:
+    async def transmit(self, verb: str, work: Callable[[], Any]) -> Any:
         """Send a request."""
         self.verbs.append(verb)
         await asyncio.sleep(self._delay_seconds)

@@ -19,38 +19,41 @@ ONE = Owner(SONG, ObjectKey("default", "one"), "uid-one", namespaced=True)
 VERBS = frozenset({"get", "list", "watch"})
 
 
-@dataclass
-class SelectedSource:
-    """A server's objects of one name, or all of them; ``watched`` lists the namespaces and names of open watches."""
+class SelectingServer(FakeServer):
+    """A server that reads selections by name; ``watched`` lists the namespaces and names of open watches."""
 
-    server: FakeServer
-    selection: Selection
-    watched: list[tuple[str | None, str]]
+    def __init__(self, watched: list[tuple[str | None, str]]) -> None:
+        super().__init__()
+        self.watched = watched
 
-    async def resource(self, gvk: GVK) -> ApiResource:
-        """Return the API resource of a kind."""
-        return await self.server.resource(gvk)
-
-    async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+    async def list_pages(
+        self, gvk: GVK, namespace: str | None = None, selection: Selection | None = None
+    ) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield the pages of the selection."""
-        async for items, version in self.server.list_pages(gvk, namespace):
-            yield [item for item in items if self._selects(item)], version
+        async for items, version in super().list_pages(gvk, namespace):
+            yield [item for item in items if _selects(selection, item)], version
 
     async def watch(
-        self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
+        self,
+        gvk: GVK,
+        namespace: str | None,
+        resource_version: str,
+        timeout_seconds: float,
+        selection: Selection | None = None,
     ) -> AsyncIterator[tuple[str, RawObject]]:
         """Yield the events of the selection, and bookmarks."""
-        key = (namespace, self.selection.name)
+        key = (namespace, selection.name if selection else "")
         self.watched.append(key)
         try:
-            async for kind, obj in self.server.watch(gvk, namespace, resource_version, timeout_seconds):
-                if kind == "BOOKMARK" or self._selects(obj):
+            async for kind, obj in super().watch(gvk, namespace, resource_version, timeout_seconds):
+                if kind == "BOOKMARK" or _selects(selection, obj):
                     yield kind, obj
         finally:
             self.watched.remove(key)
 
-    def _selects(self, obj: RawObject) -> bool:
-        return self.selection.name in ("", obj["metadata"]["name"])
+
+def _selects(selection: Selection | None, obj: RawObject) -> bool:
+    return selection is None or selection.name in ("", obj["metadata"]["name"])
 
 
 @dataclass
@@ -86,7 +89,7 @@ class SteppedRead:
 class Rig:
     """The read set of one object, and the causes that were enqueued for it."""
 
-    server: FakeServer = field(default_factory=FakeServer)
+    server: SelectingServer = field(init=False)
     clock: ManualClock = field(default_factory=ManualClock)
     enqueued: list[ReadCause] = field(default_factory=list)
     watched: list[tuple[str | None, str]] = field(default_factory=list)
@@ -95,9 +98,8 @@ class Rig:
 
     def __post_init__(self) -> None:
         """Create the watches without starting them."""
-        self.watches = ReadWatches(
-            lambda selection: SelectedSource(self.server, selection, self.watched), self.clock, [SONG], self._report
-        )
+        self.server = SelectingServer(self.watched)
+        self.watches = ReadWatches(self.server, self.clock, [SONG], self._report)
         self.sets = ReadSets(self.watches, frozenset({("", "Pod")}), lambda _key, cause: self.enqueued.append(cause))
 
     def _report(self, _gvk: str, _watches: Callable[[], int], subscriptions: Callable[[], int]) -> None:

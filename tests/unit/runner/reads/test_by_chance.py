@@ -53,7 +53,7 @@ class Scenario:
     def delete(self, name: str) -> None:
         """Delete a widget if it exists."""
         if any(key.name == name for key in self.rig.server.objects):
-            self.rig.server.delete(name)
+            self.rig.server.remove(name)
 
     def start(self) -> None:
         """Start a run, which reads everything."""

@@ -64,11 +64,11 @@ async def test_read_of_another_object_of_the_same_kind_counts(rig: Rig) -> None:
         ("w", True, lambda server: server.put("w", spec={"a": 2}), "changed"),
         ("w", True, lambda server: server.put("w", spec={"a": 1}, status={"ready": True}), "changed"),
         ("w", True, lambda server: server.put("w", spec={"a": 1}), None),
-        ("w", True, lambda server: server.delete("w"), "deleted"),
+        ("w", True, lambda server: server.remove("w"), "deleted"),
         ("w", False, lambda server: server.put("w"), "created"),
         ("other", True, lambda server: server.put("w", spec={"a": 2}), None),
         ("w", True, lambda server: server.put("w", "elsewhere"), None),
-        ("", True, lambda server: server.delete("w"), "deleted"),
+        ("", True, lambda server: server.remove("w"), "deleted"),
         ("", False, lambda server: server.put("w"), "created"),
         ("", True, lambda server: server.put("w", "elsewhere"), None),
     ],
@@ -117,7 +117,7 @@ async def test_object_owned_by_the_reader_does_not_trigger(rig: Rig, name: str) 
     rig.server.put("w", owners=OWNED)
     await rig.run(name)
     rig.server.put("w", owners=OWNED, status={"a": 1})
-    rig.server.delete("w")
+    rig.server.remove("w")
     assert await rig.causes() == []
 
 
@@ -166,7 +166,7 @@ async def test_deletion_after_the_first_page_of_a_list_is_found(rig: Rig) -> Non
     for page in (first, second):
         page.look()
     first.keys = frozenset()
-    rig.server.delete("w")
+    rig.server.remove("w")
     first.arrive()
     second.arrive()
     await settle()
@@ -257,7 +257,7 @@ STEPS = ["before", "registered", "answered", "arrived", "ended"]
 MOVES: dict[str, tuple[bool, Callable[[Rig], object]]] = {
     "created": (False, lambda rig: rig.server.put("w", spec={"new": 1})),
     "changed": (True, lambda rig: rig.server.put("w", spec={"new": 1})),
-    "deleted": (True, lambda rig: rig.server.delete("w")),
+    "deleted": (True, lambda rig: rig.server.remove("w")),
 }
 
 

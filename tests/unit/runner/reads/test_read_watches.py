@@ -66,7 +66,7 @@ async def test_deletion_before_a_wider_watch_is_found(rig: Rig) -> None:
         await settle()
     rig.server.end_streams()
     await settle()
-    rig.server.delete("w", "n0")
+    rig.server.remove("w", "n0")
     rig.read("", "n5")
     await settle()
     assert set(rig.watched) == {(None, "")}

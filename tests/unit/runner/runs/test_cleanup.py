@@ -8,6 +8,7 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.runs.cleanup import ArtifactBudget, OrphanedWorkspaces, remove_old_kubeconfigs, size_on_disk
 from rolecall.runner.runs.workspace import Workspace, workspaces_of
+from rolecall.system.clock import LoopClock
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 
@@ -114,7 +115,7 @@ def workspace(root: Path, key: ObjectKey, gvk: GVK = THING) -> Path:
 @pytest.fixture
 def informer(cluster: FakeCluster) -> Informer:
     """Return a synced informer without objects."""
-    informer = Informer(cluster, THING)
+    informer = Informer(cluster, THING, None, LoopClock())
     informer.on_list_complete(None, set(), "")
     return informer
 
