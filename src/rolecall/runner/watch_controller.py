@@ -10,9 +10,9 @@ deleted, or had a run in progress when the last operator stopped. The same appli
 replica takes it.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ from rolecall.runner.controller.triggers import (
     requests_for_owner,
 )
 from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
-from rolecall.runner.election.shard_member import HeldShards
+from rolecall.runner.election.shard_member import HeldShards, ShardedPrimaries
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reads.observed_state import Target
@@ -145,9 +145,10 @@ class WatchController:
         )
         if shards is not None:
             request_scan = self.orphaned_workspaces.request_scan
-            sharded = ShardedPrimaries(watch, shards, self.queue, request_scan, self._reads.forget)
+            priority_of = partial(initial_priority, manages_status=watch.manage_status)
+            sharded = ShardedPrimaries(watch, shards, self.queue, priority_of, request_scan, self._reads.forget)
             self.primaries.subscribe(sharded.on_change)
-            shards.add(sharded)
+            shards.kinds.append(sharded)
         self.controller = Controller(
             gvk=watch.gvk,
             queue=self.queue,
@@ -306,46 +307,6 @@ class WatchController:
         """Return whether a cause that arrived during a run needs no further run."""
         is_outdated = isinstance(cause, ReadCause) and not self._reads.sets.counts(key, cause)
         return is_outdated or self._self_triggers.is_self_trigger(key, cause)
-
-
-@dataclass(slots=True)
-class ShardedPrimaries:
-    """The selected objects of a watch by shard.
-
-    ``request_scan`` is called when an object may have been deleted that no reconcile of this replica will find
-    missing, ``forget`` for each object that this replica no longer reconciles.
-    """
-
-    watch: Watch
-    shards: HeldShards
-    queue: WorkQueue[ObjectKey]
-    request_scan: Callable[[], None]
-    forget: Callable[[ObjectKey], None]
-    _priorities: defaultdict[int, dict[ObjectKey, Priority]] = field(default_factory=lambda: defaultdict(dict))
-
-    def on_change(self, change: Change) -> None:
-        """Record an object of any shard."""
-        key = change.key
-        index = self.shards.shard_of(self.watch.gvk, key)
-        priorities = self._priorities[index]
-        if change.new is None or not self.watch.selector.matches(change.new.labels):
-            priorities.pop(key, None)
-            if change.new is None and index not in self.shards.held:
-                self.request_scan()
-        else:
-            priorities[key] = initial_priority(change.obj, manages_status=self.watch.manage_status)
-
-    def taken(self, index: int) -> None:
-        """Request a reconcile of each object of a shard."""
-        for key, priority in self._priorities[index].items():
-            self.queue.add(key, Cause("shard taken", priority=priority))
-
-    def dropped(self, index: int) -> None:
-        """Drop the requests of a shard."""
-        self.queue.discard(lambda key: self.shards.shard_of(self.watch.gvk, key) == index)
-        for key in self._priorities[index]:
-            self.forget(key)
-        self.request_scan()  # one of the dropped requests may be that of a deleted object
 
 
 def initial_priority(obj: RawObject, *, manages_status: bool) -> Priority:

@@ -9,14 +9,17 @@ dropped and its reconciles end.
 
 import asyncio
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ConflictError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Controller, Dispatcher
+from rolecall.runner.controller.store import Change
+from rolecall.runner.controller.work_queue import Cause, Priority, WorkQueue
 from rolecall.runner.election.elector import (
     LEASE,
     Attempts,
@@ -39,11 +42,9 @@ from rolecall.runner.election.membership import (
     shard_of,
     with_preferred_holder,
 )
+from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
-
-if TYPE_CHECKING:
-    from rolecall.runner.serving.metrics import OperatorMetrics
 
 logger = get_logger("shards")
 
@@ -54,33 +55,16 @@ _REQUEST_SHARE = 0.5
 """Of the renewal deadline: the longest time for a request, and for all writes after one look."""
 
 
-class ShardWork(Protocol):
-    """The work for the shards that a replica holds, of ``count`` shards: ``HeldShards``, or that of a simulation."""
-
-    @property
-    def count(self) -> int:
-        """The number of all shards."""
-
-    def take(self, index: int) -> None:
-        """Start to work for a shard; must return immediately."""
-
-    async def drain(self, index: int) -> None:
-        """Start nothing more for a shard, and return when nothing works for it; running work may end by itself."""
-
-    async def cancel(self, index: int) -> None:
-        """Drain a shard, but stop running work immediately, because another replica may already work for it."""
-
-
 @dataclass(slots=True)
 class ShardMember:
     """One replica of a group that shares the objects. ``run`` it, wait until ``elected``, ``release`` at the end."""
 
-    work: ShardWork
+    work: "HeldShards"
     client: Client
     election: Election
     """The group Lease and the identity of this replica."""
     clock: Clock
-    metrics: "OperatorMetrics"
+    metrics: OperatorMetrics
     on_renewal: Callable[[float], None] = lambda _end: None
     """Called with the monotonic time at which this replica must have ended, whenever that changes."""
 
@@ -296,14 +280,46 @@ def _whole(record: LeaseRecord) -> RawObject:
     return {**record.lease, "apiVersion": LEASE.api_version, "kind": LEASE.kind}
 
 
-class ShardedKind(Protocol):
-    """The objects of one kind, which are defined above; its methods must return immediately."""
+@dataclass(slots=True)
+class ShardedPrimaries:
+    """The selected objects of a watch by shard.
+
+    ``priority_of`` returns the priority of an object whose shard is taken. ``request_scan`` is called when an object
+    may have been deleted that no reconcile of this replica will find missing, ``forget`` for each object that this
+    replica no longer reconciles.
+    """
+
+    watch: Watch
+    shards: "HeldShards"
+    queue: WorkQueue[ObjectKey]
+    priority_of: Callable[[RawObject], Priority]
+    request_scan: Callable[[], None]
+    forget: Callable[[ObjectKey], None]
+    _priorities: defaultdict[int, dict[ObjectKey, Priority]] = field(default_factory=lambda: defaultdict(dict))
+
+    def on_change(self, change: Change) -> None:
+        """Record an object of any shard."""
+        key = change.key
+        index = self.shards.shard_of(self.watch.gvk, key)
+        priorities = self._priorities[index]
+        if change.new is None or not self.watch.selector.matches(change.new.labels):
+            priorities.pop(key, None)
+            if change.new is None and index not in self.shards.held:
+                self.request_scan()
+        else:
+            priorities[key] = self.priority_of(change.obj)
 
     def taken(self, index: int) -> None:
         """Request a reconcile of each object of a shard."""
+        for key, priority in self._priorities[index].items():
+            self.queue.add(key, Cause("shard taken", priority=priority))
 
     def dropped(self, index: int) -> None:
         """Drop the requests of a shard."""
+        self.queue.discard(lambda key: self.shards.shard_of(self.watch.gvk, key) == index)
+        for key in self._priorities[index]:
+            self.forget(key)
+        self.request_scan()  # one of the dropped requests may be that of a deleted object
 
 
 class HeldShards:
@@ -316,17 +332,10 @@ class HeldShards:
         self.count = count
         self._drain_timeout_seconds = drain_timeout_seconds
         self._dispatcher = dispatcher
-        self._held: set[int] = set()
-        self._kinds: list[ShardedKind] = []
-
-    @property
-    def held(self) -> frozenset[int]:
+        self.held: set[int] = set()
         """The shards that are held now."""
-        return frozenset(self._held)
-
-    def add(self, kind: ShardedKind) -> None:
-        """Notify a kind of further shards."""
-        self._kinds.append(kind)
+        self.kinds: list[ShardedPrimaries] = []
+        """The kinds that hear of taken and dropped shards."""
 
     def shard_of(self, gvk: GVK, key: ObjectKey) -> int:
         """Return the shard of an object, regardless of the watched version of its kind."""
@@ -334,32 +343,35 @@ class HeldShards:
 
     def accepts(self, gvk: GVK) -> Callable[[ObjectKey], bool]:
         """Return a function that returns whether an object of a kind belongs to this replica now."""
-        return lambda key: self.shard_of(gvk, key) in self._held
+        return lambda key: self.shard_of(gvk, key) in self.held
 
     def take(self, index: int) -> None:
-        """Reconcile the objects of a shard, all of them once now and then when they change."""
-        self._held.add(index)
-        for kind in self._kinds:
+        """Reconcile the objects of a shard, all of them once now and then when they change. Don't block."""
+        self.held.add(index)
+        for kind in self.kinds:
             kind.taken(index)
 
     async def drain(self, index: int) -> None:
-        """Start nothing more for a shard, and return when none of its objects is being reconciled."""
+        """Start nothing more for a shard, and return when none of its objects is being reconciled.
+
+        Running reconciles may end by themselves.
+        """
         await self._end(index, self._drain_timeout_seconds)
 
     async def cancel(self, index: int) -> None:
-        """Drain a shard, but cancel its reconciles immediately."""
+        """Drain a shard, but cancel its reconciles immediately: another replica may already work for it."""
         await self._end(index, 0.0)
 
     async def _end(self, index: int, seconds: float) -> None:
         def belongs(controller: Controller, key: ObjectKey) -> bool:
             return self.shard_of(controller.gvk, key) == index
 
-        self._held.discard(index)
+        self.held.discard(index)
         self._drop(index)
         await self._dispatcher.drain(belongs, seconds, HANDED_OVER)
-        if index not in self._held:
+        if index not in self.held:
             self._drop(index)  # the failures and other state that the last reconciles have left
 
     def _drop(self, index: int) -> None:
-        for kind in self._kinds:
+        for kind in self.kinds:
             kind.dropped(index)

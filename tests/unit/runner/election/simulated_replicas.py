@@ -8,10 +8,11 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.election.elector import Election, Elector, LeadershipLostError
-from rolecall.runner.election.shard_member import ShardMember
+from rolecall.runner.election.shard_member import HeldShards, ShardMember
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.runner.election.simulated_leases import LeaseServer, Network, SimulatedClient
 
@@ -107,7 +108,7 @@ class Replica:
         client = SimulatedClient(server, self.network)
         self._part: ShardMember | Elector
         parts = client, election(identity), self._clock, OperatorMetrics("test"), self._end_at
-        self._part = ShardMember(self, *parts) if count else Elector(*parts)
+        self._part = ShardMember(cast("HeldShards", self), *parts) if count else Elector(*parts)
         self._running = asyncio.create_task(self._part.run())
         self._life = asyncio.create_task(self._live())
 

@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
 
 from rolecall.kube.errors import KubeError
 from rolecall.runner.election.elector import LeadershipLostError, new_lease
-from rolecall.runner.election.shard_member import ShardMember
+from rolecall.runner.election.shard_member import HeldShards, ShardMember
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.runner.election.simulated_leases import DirectClient, LeaseServer
 from tests.unit.runner.election.simulated_replicas import GROUP, DriftingClock, election
@@ -36,7 +36,9 @@ class Rig:
         can_go_on.set()
         self.clock = DriftingClock(random.Random(1), can_go_on)  # noqa: S311 - no secret
         own = election(f"replica_{next(self._numbers)}")
-        self.member = ShardMember(self, self.client, own, self.clock, self.metrics, self.ends.append)
+        self.member = ShardMember(
+            cast("HeldShards", self), self.client, own, self.clock, self.metrics, self.ends.append
+        )
         self.running = asyncio.create_task(self.member.run())
 
     async def stop(self) -> None:
