@@ -145,7 +145,7 @@ async def test_broken_conversion_webhook_blocks_only_its_kind(world: World, unco
 
     manager = Manager(world.client, (world.namespace,), LoopClock(), Dispatcher(), 20, 10)
     queue: WorkQueue[ObjectKey] = WorkQueue(LoopClock(), Backoff(1, 300), controller_metrics())
-    manager.add(Controller(CONFIG_MAP, queue, 1, reconcile, lambda *_: False))
+    manager.dispatcher.add(Controller(CONFIG_MAP, queue, 1, reconcile, lambda *_: False))
     manager.informer_for(unconvertible)
     manager.informer_for(CONFIG_MAP).subscribe(lambda change: queue.add(change.key, Cause("test")))
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")

@@ -66,7 +66,7 @@ async def test_lists_and_watches_continue_after_a_deeply_nested_object(world: Wo
     informer.subscribe(lambda change: deleted.append(change.key.name) if change.new is None else None)
     task = asyncio.create_task(informer.run())
     try:
-        await asyncio.wait_for(informer.synced(), TIMEOUT_SECONDS)
+        await asyncio.wait_for(informer.synced.wait(), TIMEOUT_SECONDS)
         assert sorted(entry.name for entry in informer.store) == ["a", "b", "x", "y"]
         await send(world, odd, "POST", "deep-too", LEVELS)
         await send(world, odd, "POST", "z")

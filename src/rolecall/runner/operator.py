@@ -144,7 +144,7 @@ async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Ca
     manager, controllers = context.manager, []
     for watch in watches:
         controller = WatchController(watch, context)
-        manager.add(controller.controller)
+        manager.dispatcher.add(controller.controller)
         controllers.append(controller)
         logger.info("Watching resource", gvk=str(watch.gvk), content=str(watch.content.path))
     async with dashboard(context, controllers), AsyncExitStack() as stack:

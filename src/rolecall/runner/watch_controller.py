@@ -29,9 +29,9 @@ from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
 from rolecall.runner.controller.triggers import (
     STATUS_FIELDS,
-    PrimaryPredicate,
     TriggerIndex,
     dependent_changed,
+    primary_changed,
     requests_for_annotation,
     requests_for_owner,
 )
@@ -122,9 +122,6 @@ class WatchController:
         accepts = shards.accepts(watch.gvk) if shards else None
         self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, backoff, self._metrics, accepts)
         self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
-        self._predicate = PrimaryPredicate(
-            watch.selector, watch.watch_annotations_changes, _WATCHED_ANNOTATIONS, has_finalizer=bool(watch.finalizer)
-        )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self.primaries: Informer = manager.informer_for(watch.gvk)
         self._reads = ReadTriggers(
@@ -232,7 +229,8 @@ class WatchController:
         is_initial = change.in_initial_list or not self._has_started
         manages_status = self.watch.manage_status
         priority = initial_priority(change.obj, manages_status=manages_status) if is_initial else Priority.HIGH
-        if self._predicate(change) or (is_selected and key in self.reconciler.rejected):
+        is_relevant = primary_changed(change, self.watch, _WATCHED_ANNOTATIONS)
+        if is_relevant or (is_selected and key in self.reconciler.rejected):
             changed_spec = old is not None and new is not None and old.generation != new.generation
             generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
             cause = change.cause(change.reason + generation)
@@ -274,27 +272,20 @@ class WatchController:
             return
         logger.info("Watching child resource", gvk=str(watch.gvk), dependent=str(gvk), ownership=ownership.value)
         informer = self._manager.informer_for(gvk)
-        handler = self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated
-        informer.subscribe(handler, self._dependent_fields)
+        primaries_of = requests_for_owner if ownership is Ownership.OWNER_REFERENCE else requests_for_annotation
+        informer.subscribe(partial(self._on_dependent, primaries_of), self._dependent_fields)
 
-    def _on_owned(self, change: Change) -> None:
-        if dependent_changed(change, self._dependent_fields):
-            for key, uid in sorted(requests_for_owner(change, self.watch.gvk)):
-                entry = self.primaries.store.get(key)
-                # A recreated primary may need an object that is deleted together with its predecessor.
-                if change.new is None or (entry is not None and entry.uid == uid):
-                    self._enqueue_selected(key, change)
-
-    def _on_annotated(self, change: Change) -> None:
-        if dependent_changed(change, self._dependent_fields):
-            for key in sorted(requests_for_annotation(change, self.watch.gvk)):
-                self._enqueue_selected(key, change)
-
-    def _enqueue_selected(self, key: ObjectKey, change: Change) -> None:
-        """Enqueue a primary that a dependent names, if it exists and the selector matches it."""
-        entry = self.primaries.store.get(key)
-        if entry is not None and self.watch.selector.matches(entry.labels):
-            self._enqueue(key, change.cause(f"dependent {change.reason}"))
+    def _on_dependent(self, primaries_of: Callable[[Change, GVK], set[tuple[ObjectKey, str]]], change: Change) -> None:
+        """Enqueue the primaries that a dependent names, if they exist and the selector matches them."""
+        if not dependent_changed(change, self._dependent_fields):
+            return
+        for key, uid in sorted(primaries_of(change, self.watch.gvk)):
+            entry = self.primaries.store.get(key)
+            if entry is None or not self.watch.selector.matches(entry.labels):
+                continue
+            # A recreated primary may need an object that is deleted together with its predecessor.
+            if change.new is None or uid in ("", entry.uid):
+                self._enqueue(key, change.cause(f"dependent {change.reason}"))
 
     def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
         if not self._has_started and not isinstance(cause, PrimaryCause):

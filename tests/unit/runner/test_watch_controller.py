@@ -233,7 +233,7 @@ def owned(name: str = "one") -> list[dict[str, str]]:
 async def test_dependents_are_watched_from_the_first_one(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
-    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+    assert CONFIG_MAP not in bench.manager.informers
     for _ in range(2):
         bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
     bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
@@ -277,7 +277,7 @@ async def test_dependents_are_not_watched_if_the_watch_disables_it(
     bench = Bench(cluster, tmp_path, **watch)
     bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
     bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
-    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+    assert CONFIG_MAP not in bench.manager.informers
 
 
 async def test_dependent_triggers_cluster_scoped_primary(bench: Bench) -> None:
@@ -298,7 +298,7 @@ async def test_cluster_scoped_dependents_trigger_if_the_watch_enables_it(
     await bench.due()
     annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
     bench.controller._on_dependent_kind(NAMESPACES, Ownership.ANNOTATION)
-    assert (NAMESPACE in [informer.gvk for informer in bench.manager.informers]) is cluster_scoped
+    assert (NAMESPACE in bench.manager.informers) is cluster_scoped
     bench.tell(NAMESPACE, name="made", namespace="", annotations=annotations)
     bench.tell(NAMESPACE, "MODIFIED", name="made", namespace="", annotations=annotations, labels={"a": "b"})
     assert list(await bench.due()) == expected

@@ -57,12 +57,6 @@ class Trigger:
     path: FieldPath | None = None
     fields: tuple[FieldPath, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Validate that the trigger has a path if, and only if, its reference needs one."""
-        if (self.path is None) != (self.reference is ReferenceType.OWNER):
-            expected = "no path" if self.path is not None else "a path into the primary"
-            raise ValueError(f"trigger on {self.gvk} by {self.reference}: expected {expected}, found {self.path!r}")
-
 
 _Path = TypeVar("_Path")
 logger = get_logger("watches")

@@ -133,11 +133,6 @@ class Dispatcher:
         self._is_stopped = False
 
     @property
-    def active(self) -> int:
-        """The number of running reconciles."""
-        return len(self._running)
-
-    @property
     def running(self) -> list[str]:
         """The running reconciles: the kind and the object of each."""
         return [f"{controller.gvk} {request}" for controller, request in self._running.values()]
@@ -150,7 +145,7 @@ class Dispatcher:
     def add(self, controller: Controller) -> None:
         """Reconcile the requests of a controller too."""
         self.controllers.append(controller)
-        controller.queue.subscribe(self._changed.set)
+        controller.queue.on_due = self._changed.set
 
     async def run(self) -> None:
         """Reconcile until ``stop``, then wait for running reconciles; cancellation cancels them first."""

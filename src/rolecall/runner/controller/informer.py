@@ -260,13 +260,10 @@ class Informer:
         self._reflectors: list[Reflector] = []
         self.on_restore: list[Callable[[], None]] = []
         """Called when the cluster was restored to an earlier version, before the objects are listed again."""
-        self._synced = asyncio.Event()
-        self._settled = asyncio.Event()
-
-    @property
-    def has_synced(self) -> bool:
-        """Return whether the first list is complete."""
-        return self._synced.is_set()
+        self.synced = asyncio.Event()
+        """Set when the first list is complete and the handlers have received its objects."""
+        self.settled = asyncio.Event()
+        """Set when the informer is synced, or can't sync for now, see ``blocked_reason``."""
 
     @property
     def blocked_reason(self) -> str:
@@ -295,14 +292,6 @@ class Informer:
         for path in fields:
             self._fields.setdefault(path, len(self._fields))
         self._handlers += (handler,)
-
-    async def synced(self) -> None:
-        """Wait until the first list is complete and the handlers have received its objects."""
-        await self._synced.wait()
-
-    async def settled(self) -> None:
-        """Wait until the informer is synced, or can't sync for now, see ``blocked_reason``."""
-        await self._settled.wait()
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -372,11 +361,11 @@ class Informer:
         self._update_sync_state()
 
     def _update_sync_state(self) -> None:
-        if not self._unlisted and not self.has_synced:
+        if not self._unlisted and not self.synced.is_set():
             logger.debug("Informer synced", gvk=str(self.gvk), objects=len(self.store))
-            self._synced.set()
+            self.synced.set()
         if self._unlisted <= self._blocked.keys():
-            self._settled.set()
+            self.settled.set()
 
     def _upsert(self, entry: Entry, obj: RawObject, *, from_watch: bool) -> None:
         before = self.store.put(entry)
@@ -392,7 +381,7 @@ class Informer:
             self._notify(entry, None, entry.tombstone(self.gvk), from_watch=False)
 
     def _notify(self, old: Entry | None, new: Entry | None, obj: RawObject, *, from_watch: bool) -> None:
-        in_initial_list = not from_watch and not self.has_synced
+        in_initial_list = not from_watch and not self.synced.is_set()
         change = Change(
             self.gvk, old, new, obj, from_watch=from_watch, in_initial_list=in_initial_list, fields=self._fields
         )

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK
-from rolecall.runner.controller.controller import Controller, Dispatcher
+from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.informer import Informer
 from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
@@ -23,6 +23,9 @@ logger = get_logger("manager")
 
 class Leadership(Protocol):
     """An election that this replica takes part in: an ``Elector`` or a ``ShardMember``."""
+
+    elected: asyncio.Event
+    """Set while this replica is the leader."""
 
     @property
     def is_leading(self) -> bool:
@@ -34,9 +37,6 @@ class Leadership(Protocol):
 
     async def run(self) -> None:
         """Take part until cancelled. Raises when the leadership is lost."""
-
-    async def elected(self) -> None:
-        """Wait until this replica is the leader."""
 
     async def release(self) -> None:
         """Give the leadership back."""
@@ -62,7 +62,7 @@ class Manager:
     leadership: Leadership | None = None
     has_settled: bool = field(default=False, init=False)
     """Whether every informer has synced, or can't for now; also on followers."""
-    _informers: dict[GVK, Informer] = field(default_factory=dict, init=False)
+    informers: dict[GVK, Informer] = field(default_factory=dict, init=False)
     _informer_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _dispatcher_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _election_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
@@ -76,34 +76,25 @@ class Manager:
     @property
     def blocked_kinds(self) -> dict[GVK, str]:
         """The kinds that have not been listed yet and can't be for now, each with the reason."""
-        return {informer.gvk: informer.blocked_reason for informer in self.informers if informer.blocked_reason}
-
-    @property
-    def informers(self) -> tuple[Informer, ...]:
-        """All informers, in the order in which they were requested."""
-        return tuple(self._informers.values())
+        return {gvk: informer.blocked_reason for gvk, informer in self.informers.items() if informer.blocked_reason}
 
     def informer_for(self, gvk: GVK) -> Informer:
         """Return the informer of a kind; the first call creates it.
 
         While the manager runs, a new informer starts at the next turn of the loop: subscribe before you await anything.
         """
-        informer = self._informers.get(gvk)
+        informer = self.informers.get(gvk)
         if informer is None:
-            informer = self._informers[gvk] = Informer(self.client, gvk, self.namespaces, self.clock)
+            informer = self.informers[gvk] = Informer(self.client, gvk, self.namespaces, self.clock)
             if self._end is not None and not self._end.done():
                 self._start(informer.run(), f"informer of {gvk}", self._informer_tasks)
         return informer
-
-    def add(self, controller: Controller) -> None:
-        """Add a controller; its reconciles start with all others."""
-        self.dispatcher.add(controller)
 
     async def run(self) -> None:
         """Run until ``stop`` or cancellation. Raises the error of a background task that crashed."""
         end = self._end = asyncio.get_running_loop().create_future()
         try:
-            for informer in self.informers:
+            for informer in self.informers.values():
                 self._start(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
             if self.leadership is not None:
                 self._start(self.leadership.run(), "leader election", self._election_tasks)
@@ -114,7 +105,7 @@ class Manager:
                 settling.cancel()
             if not end.done():
                 self._start(self.dispatcher.run(), "dispatcher", self._dispatcher_tasks)
-                logger.info("Workers started", controllers=len(self.dispatcher.controllers), kinds=len(self._informers))
+                logger.info("Workers started", controllers=len(self.dispatcher.controllers), kinds=len(self.informers))
             await asyncio.shield(end)
         finally:
             await self._shut_down()
@@ -125,14 +116,14 @@ class Manager:
             self._end.set_result(None)
 
     async def _wait_until_work_may_start(self) -> None:
-        for informer in self.informers:
-            await informer.settled()
+        for informer in list(self.informers.values()):
+            await informer.settled.wait()
         self.has_settled = True
         if blocked := self.blocked_kinds:
             kinds = {str(gvk): reason for gvk, reason in blocked.items()}
             logger.warning("Not waiting for kinds that cannot be listed; all others are reconciled", kinds=kinds)
         if self.leadership is not None:
-            await self.leadership.elected()
+            await self.leadership.elected.wait()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work, name=name)

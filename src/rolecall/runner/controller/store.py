@@ -13,7 +13,6 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
@@ -218,14 +217,6 @@ class Store:
         return before
 
 
-class ChangeType(StrEnum):
-    """The type of a change."""
-
-    ADDED = "added"
-    MODIFIED = "modified"
-    DELETED = "deleted"
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """One change of one object.
@@ -243,13 +234,6 @@ class Change:
     from_watch: bool = True
     in_initial_list: bool = False
     fields: Mapping[FieldPath, int] = field(default_factory=dict)
-
-    @property
-    def type(self) -> ChangeType:
-        """Whether the object was added, modified or deleted."""
-        if self.new is None:
-            return ChangeType.DELETED
-        return ChangeType.ADDED if self.old is None else ChangeType.MODIFIED
 
     @property
     def entry(self) -> Entry:
@@ -299,7 +283,3 @@ class Change:
             return f"{subject}: updated without a visible change"
         hidden = len(fields) - _MAX_LISTED_FIELDS
         return f"{subject}: {', '.join(fields[:_MAX_LISTED_FIELDS])}" + (f" and {hidden} more" if hidden > 0 else "")
-
-    def __str__(self) -> str:
-        """Return a short form, for example ``Pod default/web modified``."""
-        return f"{self.gvk.kind} {self.key} {self.type}"

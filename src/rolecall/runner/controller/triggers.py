@@ -13,15 +13,13 @@ index: see ``requests_for_owner`` and ``requests_for_annotation``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.kube.selectors import LabelSelector
-from rolecall.runner.config.watches import ReferenceType, Trigger
-from rolecall.runner.controller.store import Change, ChangeType, Entry
+from rolecall.runner.config.watches import ReferenceType, Trigger, Watch
+from rolecall.runner.controller.store import Change, Entry
 
 Attribute = tuple[str, str]
 Term = tuple[Attribute, ...]
@@ -41,38 +39,28 @@ def dependent_changed(change: Change, fields: tuple[FieldPath, ...] = ()) -> boo
 
     Creation never passes.
     """
-    if change.type is ChangeType.ADDED:
+    if change.old is None:
         return False
-    is_different = change.old is None or change.new is None or change.old.digest != change.new.digest
-    return is_different or change.has_changed(fields)
+    return change.new is None or change.old.digest != change.new.digest or change.has_changed(fields)
 
 
-@dataclass(frozen=True, slots=True)
-class PrimaryPredicate:
-    """Decides which changes of primaries trigger a reconcile.
+def primary_changed(change: Change, watch: Watch, fields: tuple[FieldPath, ...] = ()) -> bool:
+    """Return whether a change of a primary triggers a reconcile.
 
-    In addition to the generation, changes of ``fields`` pass and, with ``watch_annotations``, changes of annotations.
-    The selector is applied to the new labels, or to the last known labels of a deleted object. An object that the
-    selector starts to match is treated as new. With ``has_finalizer``, an object that is being deleted passes even if
-    the selector no longer matches, because the operator's finalizer still blocks its deletion.
+    In addition to the generation, changes of ``fields`` pass and, with ``watchAnnotationsChanges``, changes of
+    annotations. The selector is applied to the new labels, or to the last known labels of a deleted object. An object
+    that the selector starts to match is treated as new. With a finalizer, an object that is being deleted passes even
+    if the selector no longer matches, because the operator's finalizer still blocks its deletion.
     """
-
-    selector: LabelSelector = field(default_factory=LabelSelector)
-    watch_annotations: bool = False
-    fields: tuple[FieldPath, ...] = ()
-    has_finalizer: bool = False
-
-    def __call__(self, change: Change) -> bool:
-        """Return whether the change passes."""
-        old, new, entry = change.old, change.new, change.entry
-        if not self.selector.matches(entry.labels) and not (self.has_finalizer and entry.is_deleting):
-            return False
-        if old is None or new is None or change.has_changed(self.fields) or not self.selector.matches(old.labels):
-            return True
-        if old.generation == new.generation == 0:  # a kind without generations
-            return old.resource_version != new.resource_version
-        has_changed_annotations = old.annotations_digest != new.annotations_digest
-        return old.generation != new.generation or (self.watch_annotations and has_changed_annotations)
+    old, new, entry = change.old, change.new, change.entry
+    if not watch.selector.matches(entry.labels) and not (watch.finalizer and entry.is_deleting):
+        return False
+    if old is None or new is None or change.has_changed(fields) or not watch.selector.matches(old.labels):
+        return True
+    if old.generation == new.generation == 0:  # a kind without generations
+        return old.resource_version != new.resource_version
+    has_changed_annotations = old.annotations_digest != new.annotations_digest
+    return old.generation != new.generation or (watch.watch_annotations_changes and has_changed_annotations)
 
 
 class ReferenceIndex:
@@ -201,8 +189,8 @@ def requests_for_owner(change: Change, primary_gvk: GVK) -> set[tuple[ObjectKey,
     return {owner for entry in entries for owner in _owner_keys(entry, primary_gvk)}
 
 
-def requests_for_annotation(change: Change, primary_gvk: GVK) -> set[ObjectKey]:
-    """Return the primaries that the object's ownership annotations name, before or after this change.
+def requests_for_annotation(change: Change, primary_gvk: GVK) -> set[tuple[ObjectKey, str]]:
+    """Return the primaries that the object's ownership annotations name, before or after this change, without uids.
 
     The annotations contain ``Kind.group`` and ``namespace/name``.
     """
@@ -213,7 +201,7 @@ def requests_for_annotation(change: Change, primary_gvk: GVK) -> set[ObjectKey]:
         if entry is not None and entry.primary_resource_type.rstrip(".") == expected:
             namespace, _, name = entry.primary_resource.rpartition("/")
             if name:
-                found.add(ObjectKey(namespace, name))
+                found.add((ObjectKey(namespace, name), ""))
     return found
 
 

@@ -251,7 +251,8 @@ class WorkQueue(Generic[RequestT]):
         self._backoff = backoff
         self.metrics = metrics
         self._accepts = accepts or (lambda _request: True)
-        self._on_due: Callable[[], None] = lambda: None
+        self.on_due: Callable[[], None] = lambda: None
+        """Called whenever another request becomes due."""
         self._order: PriorityOrder[RequestT] = PriorityOrder(clock)
         self._queued: dict[RequestT, list[Cause]] = {}
         self._processing: dict[RequestT, dict[Cause, None]] = {}
@@ -278,10 +279,6 @@ class WorkQueue(Generic[RequestT]):
     def head(self) -> tuple[Priority, float] | None:
         """The highest priority that is due, and since when (monotonic) its first request has it; None without any."""
         return self._order.head
-
-    def subscribe(self, on_due: Callable[[], None]) -> None:
-        """Call ``on_due`` whenever another request becomes due."""
-        self._on_due = on_due
 
     def failures(self, request: RequestT) -> int:
         """Count the failures of a request in a row, since the last ``forget``."""
@@ -399,7 +396,7 @@ class WorkQueue(Generic[RequestT]):
             self._queued[request] = []
             self._order.put(request, priority)
             self.metrics.added(request, priority.label)
-            self._on_due()
+            self.on_due()
         elif priority > queued[0]:
             self._move(request, priority)
         causes_so_far = self._queued[request]

@@ -206,7 +206,7 @@ def replica_view(sources: Sources) -> ReplicaView:
         version=sources.version,
         text=text,
         is_working=dispatcher.has_started and manager.is_leading,
-        runs=dispatcher.active,
+        runs=len(dispatcher.running),
         most_runs=dispatcher.limit,
         shards=None if shards is None else tuple(sorted(shards.held)),
         shard_count=shards.count if shards is not None else 0,

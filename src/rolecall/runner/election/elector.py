@@ -164,7 +164,8 @@ class Elector:
     _renewed: float = field(default=-math.inf, init=False)
     _is_replaced: bool = field(default=False, init=False)
     _attempts: Attempts = field(init=False)
-    _elected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    elected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set while this replica holds the Lease, as far as it knows."""
 
     def __post_init__(self) -> None:
         """Prepare the attempts."""
@@ -173,7 +174,7 @@ class Elector:
     @property
     def is_leading(self) -> bool:
         """Return whether this replica holds the Lease, as far as it knows."""
-        return self._elected.is_set()
+        return self.elected.is_set()
 
     @property
     def seconds_left(self) -> float:
@@ -185,10 +186,6 @@ class Elector:
         """Return whether no other replica can be the leader while a request that is sent now is on its way."""
         return not self._is_replaced and self.clock.monotonic() < self._renewed + self.election.work_seconds
 
-    async def elected(self) -> None:
-        """Wait until this replica is the leader."""
-        await self._elected.wait()
-
     async def run(self) -> None:
         """Take the Lease when it is free, then renew it until cancelled. Raises LeadershipLostError."""
         election = self.election
@@ -197,7 +194,7 @@ class Elector:
             if election.member_of and self._lease is not None and self._holder != election.identity:
                 self._lose(f"it is held by {self._holder!r} now")
             await sleep(self.clock, election.retry_seconds)
-        self._elected.set()
+        self.elected.set()
         self._report(leading=True)
         try:
             while True:
@@ -211,7 +208,7 @@ class Elector:
         """Release the Lease if this replica holds it, so that the next one takes it soon. Call it after ``run``."""
         if not self.is_leading or self.seconds_left <= 0:
             return
-        self._elected.clear()
+        self.elected.clear()
         self._renewed = -math.inf  # nothing is written from here on
         if await self._attempts.within(self.election.retry_seconds, self._free()):
             logger.info("Released the Lease", lease=str(self.election.key))
@@ -254,7 +251,7 @@ class Elector:
         return str(spec_of(self._lease or {}).get("holderIdentity") or "")
 
     def _lose(self, why: str) -> NoReturn:
-        self._elected.clear()
+        self.elected.clear()
         raise leadership_lost(self.election, why)
 
     async def _attempt(self, seconds: float) -> bool:

@@ -77,7 +77,8 @@ class ShardMember:
     _working: set[int] = field(default_factory=set, init=False)
     _member_end: float = field(default=math.inf, init=False)
     _reported: tuple[object, ...] = field(default=(), init=False)
-    _joined: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    elected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set while this replica is a member."""
     _is_lost: bool = field(default=False, init=False)
     _is_beaten: bool = field(default=False, init=False)
     """Whether another replica was faster to write the group Lease."""
@@ -94,7 +95,7 @@ class ShardMember:
     @property
     def is_leading(self) -> bool:
         """Return whether this replica is a member, as far as it knows."""
-        return self._joined.is_set() and self._elector.is_leading and not self._is_lost
+        return self.elected.is_set() and self._elector.is_leading and not self._is_lost
 
     @property
     def seconds_left(self) -> float:
@@ -106,11 +107,7 @@ class ShardMember:
     def may_write(self) -> bool:
         """Return whether no other replica can have taken over while a request that is sent now is on its way."""
         is_in_time = self.clock.monotonic() < self.membership.group_end
-        return self._joined.is_set() and is_in_time and not self.membership.is_replaced and self._elector.may_write
-
-    async def elected(self) -> None:
-        """Wait until this replica is a member."""
-        await self._joined.wait()
+        return self.elected.is_set() and is_in_time and not self.membership.is_replaced and self._elector.may_write
 
     async def run(self) -> None:
         """Become a member and work for shards until cancelled. Raises LeadershipLostError, alone or in a group."""
@@ -119,7 +116,7 @@ class ShardMember:
             await self._wait_for_group()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._elector.run(), name="Lease of this replica")
-                await self._elector.elected()
+                await self._elector.elected.wait()
                 while True:
                     has_changed = await self._turn(group)
                     await sleep(self.clock, 0 if has_changed else self._at_most(self.election.retry_seconds))
@@ -128,8 +125,8 @@ class ShardMember:
 
     async def release(self) -> None:
         """Free the shards of this replica, and the group Lease if no member is left. Call it after ``run``."""
-        may_release = not self._joined.is_set() or self.seconds_left > 0
-        self._joined.clear()
+        may_release = not self.elected.is_set() or self.seconds_left > 0
+        self.elected.clear()
         if not may_release:
             return
         # Without its member the shards are free; the group Lease must be the last.
@@ -218,8 +215,8 @@ class ShardMember:
         self.membership.written(write, started)
         if write.purpose is Purpose.GROUP:
             self._update_end()
-            if not self._joined.is_set():
-                self._joined.set()
+            if not self.elected.is_set():
+                self.elected.set()
                 self._report_membership("Sharing the work", leading=True)
         return True
 
@@ -241,7 +238,7 @@ class ShardMember:
     def _follow(self, group: asyncio.TaskGroup) -> None:
         """Work for the held shards, and for no others."""
         self._update_end()
-        held = self.membership.held if self._joined.is_set() else set()
+        held = self.membership.held if self.elected.is_set() else set()
         for index in sorted(held - self._working):
             self.work.take(index)
         for index in sorted(self._working - held):
@@ -263,7 +260,7 @@ class ShardMember:
         self._update_end()
 
     def _update_end(self) -> None:
-        is_member = self._joined.is_set()
+        is_member = self.elected.is_set()
         self.on_renewal(min(self._member_end, self.membership.group_end) if is_member else math.inf)
 
     def _at_most(self, seconds: float) -> float:

@@ -184,7 +184,7 @@ class OrphanedWorkspaces:
 
     async def remove(self) -> None:
         """Wait until the informer has synced, then remove every workspace without an object."""
-        await self.informer.synced()
+        await self.informer.synced.wait()
         try:
             for key in await run_in_thread(lambda: workspaces_of(self.root, self.informer.gvk)):
                 is_watched = not (key.namespace and self.namespaces) or key.namespace in self.namespaces

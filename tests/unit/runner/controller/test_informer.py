@@ -19,12 +19,17 @@ from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller import informer
 from rolecall.runner.controller.informer import Informer, WatchFailure, WatchRetry
-from rolecall.runner.controller.store import Change, ChangeType, Entry
+from rolecall.runner.controller.store import Change, Entry
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
 
 PHASE = FieldPath.parse("$.status.phase")
 WEB = ObjectKey("default", "web")
+
+
+def kind_of(change: Change) -> str:
+    """Return what happened to the object."""
+    return "deleted" if change.new is None else "added" if change.old is None else "modified"
 
 
 class World:
@@ -40,7 +45,7 @@ class World:
     @property
     def reported(self) -> list[str]:
         """The changes since the last call, as text."""
-        texts = [str(change) for change in self.changes]
+        texts = [f"Widget {change.key} {kind_of(change)}" for change in self.changes]
         self.changes.clear()
         return texts
 
@@ -75,9 +80,9 @@ async def test_existing_objects_are_reported_as_initial(server: FakeServer) -> N
     for name in "abcde":
         server.put(name)
     async with running(World(server)) as world:
-        await world.informer.synced()
-        assert [(change.type, change.in_initial_list, change.from_watch) for change in world.changes] == [
-            (ChangeType.ADDED, True, False)
+        await world.informer.synced.wait()
+        assert [(kind_of(change), change.in_initial_list, change.from_watch) for change in world.changes] == [
+            ("added", True, False)
         ] * 5
         assert [change.obj["kind"] for change in world.changes] == ["Widget"] * 5
         assert len(world.informer.store) == 5
@@ -85,7 +90,7 @@ async def test_existing_objects_are_reported_as_initial(server: FakeServer) -> N
 
 async def test_waiting_for_sync_ends_after_the_first_list(server: FakeServer) -> None:
     world = World(server)
-    waiting = [asyncio.create_task(world.informer.synced()), asyncio.create_task(world.informer.settled())]
+    waiting = [asyncio.create_task(world.informer.synced.wait()), asyncio.create_task(world.informer.settled.wait())]
     await settle()
     assert not any(task.done() for task in waiting)
     async with running(world):
@@ -94,13 +99,13 @@ async def test_waiting_for_sync_ends_after_the_first_list(server: FakeServer) ->
 
 async def test_watched_changes_are_reported_with_old_and_new_entry(server: FakeServer) -> None:
     async with running(World(server)) as world:
-        assert world.informer.has_synced
+        assert world.informer.synced.is_set()
         server.put("web", status={"phase": "Pending"})
         server.put("web", status={"phase": "Running"})
         server.remove("web")
         await settle()
         added, modified, deleted = world.changes
-    assert (added.type, modified.type, deleted.type) == (ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED)
+    assert [*map(kind_of, (added, modified, deleted))] == ["added", "modified", "deleted"]
     assert all(change.from_watch and not change.in_initial_list for change in world.changes)
     assert modified.old is added.new
     assert modified.has_changed((PHASE,))
@@ -299,14 +304,14 @@ async def test_kind_that_cannot_be_listed_is_one_warning_and_retried(
     with capture_logs() as logs:
         async with running(World(server)) as world:
             await world.pass_seconds(120, step=0.5)
-            await world.informer.settled()
-            assert (world.informer.has_synced, world.informer.blocked_reason) == (False, message)
+            await world.informer.settled.wait()
+            assert (world.informer.synced.is_set(), world.informer.blocked_reason) == (False, message)
             server.undiscoverable_kinds.clear()
             server.broken_kinds.clear()
             server.put("web")
             await world.pass_seconds(longest_delay + 1, step=0.5)
             assert world.reported == ["Widget default/web added"]
-            assert world.informer.has_synced
+            assert world.informer.synced.is_set()
     assert warnings_of(logs) == [message]
     assert str(error) == logs[0]["reason"]
 
@@ -360,8 +365,8 @@ async def test_forbidden_namespace_does_not_stop_the_others(
     server.put("web", "three")
     server.forbidden_namespaces["two"] = ForbiddenError(403, "Forbidden", "no")
     async with running(World(server, ("one", "two"))) as world:
-        await world.informer.settled()
-        assert not world.informer.has_synced
+        await world.informer.settled.wait()
+        assert not world.informer.synced.is_set()
         assert world.reported == ["Widget one/web added"]
         server.put("new", "one")
         server.put("new", "three")
@@ -370,7 +375,7 @@ async def test_forbidden_namespace_does_not_stop_the_others(
         server.forbidden_namespaces.clear()
         await world.pass_seconds(2)
         assert world.reported == ["Widget two/web added"]
-        assert world.informer.has_synced
+        assert world.informer.synced.is_set()
 
 
 async def test_list_of_one_namespace_keeps_the_objects_of_others(server: FakeServer) -> None:
@@ -431,7 +436,7 @@ async def test_only_the_unreadable_object_is_skipped(server: FakeServer) -> None
     server.put("deep", unreadable=True)
     server.put("after")
     async with running(World(server)) as world:
-        assert world.informer.has_synced
+        assert world.informer.synced.is_set()
         server.put("web", unreadable=True)
         server.put("later")
         await settle()
@@ -487,11 +492,11 @@ async def test_list_that_expires_before_its_end_blocks_the_kind_until_it_complet
     server.expiring = True
     async with running(World(server)) as world:
         await world.pass_seconds(10)
-        assert not world.informer.has_synced
+        assert not world.informer.synced.is_set()
         assert world.informer.blocked_reason == "Lists expire before their end; listing again"
         server.expiring = False
         await world.pass_seconds(20)
-        assert world.informer.has_synced
+        assert world.informer.synced.is_set()
         assert sorted(world.reported) == [f"Widget default/{name} added" for name in "abc"]
 
 

@@ -24,7 +24,7 @@ class FakeLeadership:
     """A leadership that the test grants and revokes."""
 
     def __init__(self, log: list[str]) -> None:
-        self.won = asyncio.Event()
+        self.elected = asyncio.Event()
         self.lost = asyncio.Event()
         self.log = log
         self.seconds_left = 5.0
@@ -32,16 +32,12 @@ class FakeLeadership:
     @property
     def is_leading(self) -> bool:
         """Return whether it is won and not lost."""
-        return self.won.is_set() and not self.lost.is_set()
+        return self.elected.is_set() and not self.lost.is_set()
 
     async def run(self) -> None:
         """Wait for the loss."""
         await self.lost.wait()
         raise LeadershipLostError("lost")
-
-    async def elected(self) -> None:
-        """Wait for the win."""
-        await self.won.wait()
 
     async def release(self) -> None:
         """Record when it is released."""
@@ -62,7 +58,7 @@ class Operator:
         self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock, Backoff(1, 300), controller_metrics())
         self.controller = Controller(WIDGET, self.queue, 1, self.reconcile, lambda *_: False)
         self.manager.informer_for(WIDGET).subscribe(lambda change: self.queue.add(change.key, CAUSE))
-        self.manager.add(self.controller)
+        self.manager.dispatcher.add(self.controller)
         self.gate = asyncio.Event()
         self.gate.set()
         self.ignores_cancellation = False
@@ -124,7 +120,7 @@ async def test_kind_that_cannot_be_listed_blocks_only_itself(
             broken.clear()
             for _ in range(200):
                 await operator.clock.advance_and_settle(0.1)
-            assert gadgets.has_synced
+            assert gadgets.synced.is_set()
             assert operator.manager.blocked_kinds == {}
     assert [line["event"] for line in logs].count(
         "Not waiting for kinds that cannot be listed; all others are reconciled"
@@ -145,7 +141,7 @@ async def test_there_is_one_informer_for_each_kind(operator: Operator) -> None:
     widgets = operator.manager.informer_for(WIDGET)
     assert operator.manager.informer_for(WIDGET) is widgets
     assert operator.manager.informer_for(GADGET) is not widgets
-    assert [informer.gvk for informer in operator.manager.informers] == [WIDGET, GADGET]
+    assert list(operator.manager.informers) == [WIDGET, GADGET]
 
 
 async def test_informer_requested_while_running_reports_existing_objects(operator: Operator) -> None:
@@ -172,7 +168,7 @@ async def test_stop_lets_a_running_reconcile_finish() -> None:
 
 async def test_stopping_leader_that_loses_its_lease_cancels_running_reconciles_immediately() -> None:
     operator = Operator(grace_seconds=3600, has_leadership=True)
-    operator.leadership.won.set()
+    operator.leadership.elected.set()
     operator.gate.clear()
     async with running(operator) as task:
         operator.manager.stop()
@@ -223,7 +219,7 @@ async def test_crashed_background_task_stops_the_manager_with_its_error(operator
 @pytest.fixture
 async def elected() -> Operator:
     operator = Operator(has_leadership=True)
-    operator.leadership.won.set()
+    operator.leadership.elected.set()
     return operator
 
 
@@ -233,7 +229,7 @@ async def test_only_workers_wait_for_the_leadership() -> None:
         assert operator.manager.has_settled
         assert operator.server.streams == 1
         assert operator.log == []
-        operator.leadership.won.set()
+        operator.leadership.elected.set()
         await settle()
         assert operator.log == ["start default/web", "end default/web"]
 
@@ -248,7 +244,7 @@ async def test_leadership_is_released_after_the_last_reconcile(elected: Operator
 
 async def test_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
     operator = Operator(has_leadership=True, grace_seconds=0.01)
-    operator.leadership.won.set()
+    operator.leadership.elected.set()
     operator.gate.clear()
     operator.ignores_cancellation = True
     async with running(operator) as task:
@@ -261,7 +257,7 @@ async def test_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
 
 async def test_lost_leadership_ends_reconciles_within_the_time_left() -> None:
     operator = Operator(has_leadership=True, grace_seconds=3600)
-    operator.leadership.won.set()
+    operator.leadership.elected.set()
     operator.leadership.seconds_left = 0.01
     operator.gate.clear()
     operator.ignores_cancellation = True

@@ -1,3 +1,5 @@
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -5,12 +7,13 @@ import pytest
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
-from rolecall.runner.config.watches import ReferenceType, Trigger
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Finalizer, ReferenceType, Trigger, Watch
 from rolecall.runner.controller.triggers import (
     STATUS_FIELDS,
-    PrimaryPredicate,
     TriggerIndex,
     dependent_changed,
+    primary_changed,
     requests_for_annotation,
     requests_for_owner,
 )
@@ -19,6 +22,8 @@ from tests.unit.runner.controller.samples import POD, make_change, make_object
 FOO = GVK("example.com", "v1", "Foo")
 PHASE = FieldPath.parse("$.status.phase")
 X, Y = ObjectKey("default", "x"), ObjectKey("default", "y")
+WATCH = Watch(FOO, RoleContent(Path("roles/foo")))
+SELECTING = replace(WATCH, selector=LabelSelector.compile({"matchLabels": {"app": "a"}}))
 NGINX = make_object(labels={"app": "nginx", "tier": "web"})
 
 
@@ -176,21 +181,6 @@ def test_update_that_adds_or_removes_a_reference_counts() -> None:
     assert found(index, make_object(labels={"tier": "web"}), NGINX) == [X]
 
 
-@pytest.mark.parametrize(
-    ("reference", "path", "expected"),
-    [
-        (ReferenceType.OWNER, PHASE, "no path"),
-        (ReferenceType.LABELS, None, "a path into the primary"),
-        (ReferenceType.NAME, None, "a path into the primary"),
-    ],
-)
-def test_trigger_needs_a_path_unless_it_is_by_owner(
-    reference: ReferenceType, path: FieldPath | None, expected: str
-) -> None:
-    with pytest.raises(ValueError, match=f"trigger on /v1, Kind=Pod by {reference}: expected {expected}, found"):
-        Trigger(POD, reference, path)
-
-
 def test_index_splits_primaries_that_share_a_label() -> None:
     index = labels_index()
     for number in range(1000):
@@ -232,18 +222,18 @@ def annotated(resource: str, kind: str) -> RawObject:
     ],
 )
 def test_annotations_of_a_dependent_name_its_primary(resource: str, kind: str, keys: set[ObjectKey]) -> None:
-    assert requests_for_annotation(make_change(None, annotated(resource, kind)), FOO) == keys
+    assert {key for key, _ in requests_for_annotation(make_change(None, annotated(resource, kind)), FOO)} == keys
 
 
 def test_old_and_new_annotations_both_count() -> None:
     change = make_change(annotated("default/x", "Foo.example.com"), annotated("default/y", "Foo.example.com"))
-    assert requests_for_annotation(change, FOO) == {X, Y}
+    assert requests_for_annotation(change, FOO) == {(X, ""), (Y, "")}
 
 
 @pytest.mark.parametrize("kind", ["Secret", "Secret."])
 def test_annotation_for_the_core_group_may_end_with_a_dot(kind: str) -> None:
     change = make_change(None, annotated("default/x", kind))
-    assert requests_for_annotation(change, GVK("", "v1", "Secret")) == {X}
+    assert requests_for_annotation(change, GVK("", "v1", "Secret")) == {(X, "")}
 
 
 WEB = make_object(generation=1)
@@ -309,7 +299,7 @@ def test_fields_of_a_status_count_where_they_are_followed(before: Any, after: An
 def test_primary_change_counts_as_in_the_go_runner(
     old: RawObject | None, new: RawObject | None, *, counts: bool
 ) -> None:
-    assert PrimaryPredicate()(make_change(old, new)) is counts
+    assert primary_changed(make_change(old, new), WATCH) is counts
 
 
 @pytest.mark.parametrize(
@@ -322,15 +312,14 @@ def test_primary_change_counts_as_in_the_go_runner(
     ],
 )
 def test_changed_annotation_counts_if_annotations_are_watched(old: RawObject, new: RawObject, *, counts: bool) -> None:
-    assert PrimaryPredicate(watch_annotations=True)(make_change(old, new)) is counts
+    assert primary_changed(make_change(old, new), replace(WATCH, watch_annotations_changes=True)) is counts
 
 
 def test_watched_field_counts_without_a_new_generation() -> None:
-    predicate = PrimaryPredicate(fields=(PAUSED,))
     sleep = updated(annotations={"example.com/paused": "true"})
-    assert predicate(make_change(WEB, sleep, (PAUSED,)))
-    assert predicate(make_change(sleep, WEB, (PAUSED,)))
-    assert not predicate(make_change(WEB, updated(annotations={"a": "b"}), (PAUSED,)))
+    assert primary_changed(make_change(WEB, sleep, (PAUSED,)), WATCH, (PAUSED,))
+    assert primary_changed(make_change(sleep, WEB, (PAUSED,)), WATCH, (PAUSED,))
+    assert not primary_changed(make_change(WEB, updated(annotations={"a": "b"}), (PAUSED,)), WATCH, (PAUSED,))
 
 
 SELECTED = make_object(labels={"app": "a"}, generation=1)
@@ -353,15 +342,14 @@ SELECTED = make_object(labels={"app": "a"}, generation=1)
 def test_selector_applies_to_the_new_or_last_known_labels(
     old: RawObject | None, new: RawObject | None, *, counts: bool
 ) -> None:
-    predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}))
-    assert predicate(make_change(old, new)) is counts
+    assert primary_changed(make_change(old, new), SELECTING) is counts
 
 
 @pytest.mark.parametrize(("has_finalizer", "counts"), [(True, True), (False, False)])
 def test_deleting_object_with_a_finalizer_counts_regardless_of_its_labels(*, has_finalizer: bool, counts: bool) -> None:
-    predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}), has_finalizer=has_finalizer)
+    watch = replace(SELECTING, finalizer=Finalizer("example.com/foo", None, {}) if has_finalizer else None)
     leaving = updated(generation=2, deletionTimestamp="2026-01-01T12:00:00Z")
-    assert predicate(make_change(WEB, leaving)) is counts
+    assert primary_changed(make_change(WEB, leaving), watch) is counts
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ async def test_stopped_timers_behind_an_earlier_one_do_not_pile_up(queue: WorkQu
 
 async def test_subscriber_is_called_for_each_due_request(queue: WorkQueue[str], clock: ManualClock) -> None:
     heard: list[int] = []
-    queue.subscribe(lambda: heard.append(len(queue)))
+    queue.on_due = lambda: heard.append(len(queue))
     queue.add("a", CAUSE)
     queue.add("a", FOREIGN)
     queue.add_after("b", 5, CAUSE)

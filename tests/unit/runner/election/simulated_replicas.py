@@ -124,7 +124,7 @@ class Replica:
         self.kill()
 
     async def _is_elected(self) -> bool:
-        elected = asyncio.ensure_future(self._part.elected())
+        elected = asyncio.ensure_future(self._part.elected.wait())
         try:
             await asyncio.wait({elected, self._running}, return_when=asyncio.FIRST_COMPLETED)
             return elected.done()
