@@ -29,10 +29,10 @@ async def measure_single(stage: Stage, chosen: Sequence[Contender]) -> list[Meas
                 await ring.quiet()
             for _ in range(stage.effort.rounds):
                 for ring in all_rings:
-                    before = ring.cpu_seconds
+                    before = ring.operator.cpu_seconds
                     seconds.add(ring.name, await ring.change(subject, ring.keys("single", 1)))
                     await ring.quiet()
-                    cpu.add(ring.name, ring.cpu_seconds - before)
+                    cpu.add(ring.name, ring.operator.cpu_seconds - before)
             progress(f"{subject.title}: one unchanged object: {seconds}")
             what = f"{subject.title}: unchanged reconcile, one object, from trigger to status written"
             measures.append(Measure(what, "s", seconds.samples, at_most(0.30, 0.20)))

@@ -5,7 +5,6 @@ machine does meets all of them. An idle one costs almost nothing. All have two w
 directory with watches.yaml and roles.
 """
 
-import asyncio
 import itertools
 import os
 import shutil
@@ -16,10 +15,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import process_tree
 from bench.observer import Observer, observing, turn_of
 from bench.operator_process import RUN, Operator, running
-from bench.stage import PROJECT, Stage, side_by_side, until
+from bench.stage import PROJECT, Stage, side_by_side
 from bench.subjects import CONTENT, PODS_EACH, SUBJECTS, Subject
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -27,7 +25,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 WORKERS = 2
 WARM, COLD, KOPF, PEER = NAMES = ("warm", "cold", "kopf", "peer")
 _FIRST_SECONDS, _PER_OBJECT_SECONDS, _QUIET_WITHIN_SECONDS = 300.0, 10.0, 60.0
-_LOOK_SECONDS, _QUIET_SHARE = 0.25, 0.06
+_LOOK_SECONDS = 0.25
 _ROLECALL = (*RUN, "--max-concurrent-reconciles", str(WORKERS))
 _PEER_FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", f"--max-concurrent-reconciles={WORKERS}")
 
@@ -78,11 +76,6 @@ class Ring:
         """The contender's name."""
         return self.contender.name
 
-    @property
-    def cpu_seconds(self) -> float:
-        """The CPU time of the whole tree so far."""
-        return process_tree.cpu_seconds(self.operator.process.pid)
-
     def keys(self, prefix: str, count: int) -> list[ObjectKey]:
         """Return where so many objects lie."""
         return [ObjectKey(self.namespace, f"{prefix}-{number:03d}") for number in range(count)]
@@ -101,35 +94,24 @@ class Ring:
         return await self._reconciled(subject, [client.patch(subject.gvk, key, revision) for key in keys])
 
     async def seconds_from_start(self, subject: Subject, obj: RawObject, within_seconds: float) -> float:
-        """Wait until an object is finished; return the seconds since the start of the operator. Raises TimeoutError."""
+        """Wait until an object is finished; return the seconds since the start of the operator. Raises RuntimeError."""
         started = time.monotonic() - (time.time() - self.operator.started_at)
-        return await self.observers[subject.gvk].finished([turn_of(obj)], within_seconds) - started
+        return await self._finished(subject, [obj], within_seconds) - started
 
     async def quiet(self) -> None:
-        """Wait until the tree does nothing: late work belongs to the runs before."""
-        last = self.cpu_seconds
-
-        async def is_quiet() -> bool:
-            nonlocal last
-            await asyncio.sleep(_LOOK_SECONDS)
-            before, last = last, self.cpu_seconds
-            return last - before < _QUIET_SHARE * _LOOK_SECONDS
-
-        await until(is_quiet, _QUIET_WITHIN_SECONDS, f"{self.name} is quiet")
+        """Wait until the tree does nothing."""
+        await self.operator.quiet(_LOOK_SECONDS, _QUIET_WITHIN_SECONDS)
 
     async def _reconciled(self, subject: Subject, asked: Sequence[Awaitable[RawObject]]) -> float:
         started = time.monotonic()
         answers = await side_by_side(asked)
-        deadline = _FIRST_SECONDS + len(asked) * _PER_OBJECT_SECONDS
-        finishing = asyncio.create_task(self.observers[subject.gvk].finished(map(turn_of, answers), deadline))
-        ending = asyncio.create_task(self.operator.process.wait())
-        await asyncio.wait([finishing, ending], return_when=asyncio.FIRST_COMPLETED)
-        ending.cancel()
-        if finishing.done() and finishing.exception() is None:
-            return finishing.result() - started
-        finishing.cancel()
-        log = self.operator.log[-2000:]
-        raise RuntimeError(f"{self.name}, {subject.title}: not all objects were finished in time; its log:\n{log}")
+        return await self._finished(subject, answers, _FIRST_SECONDS + len(asked) * _PER_OBJECT_SECONDS) - started
+
+    async def _finished(self, subject: Subject, objects: Sequence[RawObject], within_seconds: float) -> float:
+        observer, turns = self.observers[subject.gvk], list(map(turn_of, objects))
+        what = f"{self.name}, {subject.title}: all objects are finished"
+        finished: float = await self.operator.until(lambda: observer.finished_at(turns), within_seconds, what)
+        return finished
 
 
 async def create_satisfied(stage: Stage, subject: Subject, key: ObjectKey) -> RawObject:
@@ -148,7 +130,7 @@ async def ring(stage: Stage, contender: Contender, namespace: str) -> AsyncItera
         # Only kopf doesn't take the namespace from the environment.
         command = (*contender.command, *(("--namespace", namespace) if contender.name == KOPF else ()))
         environment = _environment(stage, contender, namespace)
-        operator = await stack.enter_async_context(running(command, _project(stage), environment))
+        operator = stack.enter_context(running(command, _project(stage), environment))
         yield Ring(contender, stage, namespace, operator, observers)
 
 
@@ -176,6 +158,7 @@ def _project(stage: Stage) -> Path:
 
 def _environment(stage: Stage, contender: Contender, namespace: str) -> dict[str, str]:
     common = {
+        **os.environ,
         "KUBECONFIG": str(stage.kubeconfig),
         "WATCH_NAMESPACE": namespace,
         "ANSIBLE_GATHERING": "explicit",

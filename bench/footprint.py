@@ -8,7 +8,6 @@ down, so no time is taken in the meantime.
 import asyncio
 from collections.abc import Sequence
 
-from bench import process_tree
 from bench.contenders import WORKERS, Contender, Ring, create_satisfied, ring
 from bench.report import Collection, Measure, at_most
 from bench.stage import Stage, progress
@@ -29,7 +28,7 @@ async def measure_memory(stage: Stage, chosen: Sequence[Contender]) -> list[Meas
             keys = alone.keys("memory", _SLOW_OBJECTS if each.is_slow else _OBJECTS)
             for subject in SUBJECTS:
                 await alone.create_content(subject, keys, PODS_EACH)
-            base = _memory_mib(alone)
+            base = alone.operator.memory_mib
             idle.add(each.name, base)
             for subject in SUBJECTS:
                 peak = await _peak(alone, subject, keys)
@@ -69,14 +68,7 @@ async def _first_reconcile(stage: Stage, contender: Contender, key: ObjectKey) -
 
 async def _peak(alone: Ring, subject: Subject, keys: Sequence[ObjectKey]) -> float:
     working = asyncio.create_task(alone.change(subject, keys))
-    peak = 0.0
-    while not working.done():
-        peak = max(peak, await asyncio.to_thread(_memory_mib, alone))
-        await asyncio.sleep(_PAUSE_SECONDS)
+    peak = await alone.operator.peak_mib(working, _PAUSE_SECONDS)
     await working
     await alone.quiet()
     return peak
-
-
-def _memory_mib(alone: Ring) -> float:
-    return process_tree.memory_mib(alone.operator.process.pid)

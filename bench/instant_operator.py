@@ -1,7 +1,8 @@
 """The operator with plays that end immediately, as a program: what is left is what rolecall itself costs.
 
-Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line on
-standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working directory
+Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line in
+the file ``PLAYS``, the monotonic time in nanoseconds and the object; the monotonic clock is the same in all processes
+of a machine. It reads ``watches.yaml`` of the working directory
 and gets cluster and namespaces from the environment, like ``rolecall run``.
 """
 
@@ -18,15 +19,16 @@ from rolecall.runner.runs.events import Counts, RunSummary
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.system import logs
 
-STANDARD_OUTPUT = 1
-
 
 class InstantRunner:
     """Starts no process: every run ends immediately, with one task that changed nothing."""
 
+    def __init__(self, starts: Path) -> None:
+        self._starts = starts.open("ab", buffering=0)
+
     async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:  # noqa: ARG002 - the interface
-        """Print when the run started and return that it was successful; there are no events."""
-        os.write(STANDARD_OUTPUT, f"{time.monotonic_ns()} {spec.workspace.key}\n".encode())
+        """Write when the run started and return that it was successful; there are no events."""
+        self._starts.write(f"{time.monotonic_ns()} {spec.workspace.key}\n".encode())
         return RunSummary("successful", 0, counts=Counts(ok=1), completion=datetime.now(UTC).isoformat())
 
 
@@ -34,7 +36,8 @@ def main() -> None:
     """Run until a signal stops it."""
     logs.configure(logs.LogSettings(encoder="json"))
     watches = load_watches(Path("watches.yaml"), os.environ)
-    asyncio.run(run_operator(Settings(namespaces=watch_namespaces(os.environ)), watches, InstantRunner()))
+    runner = InstantRunner(Path(os.environ["PLAYS"]))
+    asyncio.run(run_operator(Settings(namespaces=watch_namespaces(os.environ)), watches, runner))
 
 
 if __name__ == "__main__":

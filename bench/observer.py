@@ -7,17 +7,17 @@ whether or not the operator writes ``observedGeneration``, which the Go runner d
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.stage import until
-
 from rolecall.kube.client import Client
-from rolecall.kube.metadata import generation_of
+from rolecall.kube.metadata import generation_of, status_of
 from rolecall.kube.references import GVK, RawObject
 
+SUCCESSFUL = "Successful"
+"""Also the reason of the condition Running after a run, with the Go runner and with rolecall under its name."""
 _WATCH_SECONDS = 3600.0
 Turn = tuple[str, int]
 """An object's name and one of its generations."""
@@ -31,11 +31,9 @@ class Observer:
     """When objects were seen to be finished, in monotonic seconds."""
     _before: dict[Turn, object] = field(default_factory=dict)
 
-    async def finished(self, turns: Iterable[Turn], within_seconds: float) -> float:
-        """Wait until all these are finished and return when the last one was. Raises TimeoutError."""
-        wanted = set(turns)
-        await until(lambda: wanted <= self.at.keys(), within_seconds, "the objects are finished")
-        return max(self.at[turn] for turn in wanted)
+    def finished_at(self, turns: Collection[Turn]) -> float:
+        """Return when the last of these was finished, 0 before that."""
+        return max(self.at[turn] for turn in turns) if self.at.keys() >= set(turns) else 0.0
 
     async def follow(self, events: AsyncIterator[tuple[str, RawObject]]) -> None:
         """Take the events of a watch."""
@@ -45,14 +43,12 @@ class Observer:
 
     def note(self, obj: RawObject, now: float) -> None:
         """Take an object as it was seen at a time."""
-        turn, status = turn_of(obj), obj.get("status") or {}
-        conditions = {item["type"]: item for item in status.get("conditions", ())}
+        turn, status, conditions = turn_of(obj), status_of(obj), conditions_of(obj)
         result = conditions.get("Running", {}).get("ansibleResult") or {}
         identity = (status.get("observedGeneration"), result.get("completion"))
         before = self._before.setdefault(turn, identity)
         is_current = status.get("observedGeneration") in (None, turn[1])
-        is_successful = conditions.get("Successful", {}).get("status") == "True"
-        if is_successful and is_current and identity != before:
+        if is_successful(obj) and is_current and identity != before:
             self.at.setdefault(turn, now)
 
 
@@ -71,6 +67,24 @@ async def observing(client: Client, gvk: GVK, namespace: str) -> AsyncIterator[O
         following.cancel()
         with suppress(asyncio.CancelledError):
             await following
+
+
+def conditions_of(obj: RawObject) -> dict[str, Mapping[str, Any]]:
+    """Return the conditions in an object's status by their types."""
+    return {each["type"]: each for each in status_of(obj).get("conditions") or ()}
+
+
+def is_successful(obj: RawObject) -> bool:
+    """Return whether the last reconcile of an object succeeded."""
+    return conditions_of(obj).get("Successful", {}).get("status") == "True"
+
+
+def outcome_of(obj: RawObject) -> str:
+    """Return ``SUCCESSFUL`` or ``Failed`` with the message, from the conditions of the Go runner too; "" before it."""
+    conditions = conditions_of(obj)
+    if conditions.get("Failure", {}).get("status") == "True":
+        return f"Failed: {conditions['Failure'].get('message')}"
+    return SUCCESSFUL if conditions.get("Running", {}).get("reason") == SUCCESSFUL else ""
 
 
 def turn_of(obj: dict[str, Any]) -> Turn:

@@ -1,31 +1,35 @@
-"""The measured operator: its own process, watched from outside.
+"""The measured operator: its own process tree, watched from outside, with its output in a file.
 
-Nothing is measured inside it but the moments at which plays start, which an operator with instant plays writes to its
-standard output; the monotonic clock is the same in all processes of a machine. Its log goes to a file as it would in
-production. Any other operator can be measured by its command line.
+Any operator can be measured by its command line: rolecall, the Go runner, kopf. The benchmark, the comparison of
+existing projects, and the judges start theirs here.
 """
 
 import argparse
 import asyncio
 import json
-import math
 import os
+import re
+import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import psutil
+from bench import process_tree
 from bench.stage import until
 
 PROGRAM = (sys.executable, "-m", "rolecall")
 RUN = (*PROGRAM, "run", "--zap-encoder", "json")
-READY_SECONDS, STOP_SECONDS = 60.0, 180.0
+STARTED: Final = "Workers started|[Ss]tarting workers"
+"""What operators log when they are ready: rolecall, and the Go runner."""
+_STARTED_SECONDS, _STOP_SECONDS = 120.0, 180.0
 """At its stop an operator removes its workspaces, which are ten thousand in the largest measurements."""
+_QUIET_SHARE: Final = 0.06
+_LOG_END: Final = 2000
 
 
 def program(text: str) -> Path:
@@ -36,112 +40,107 @@ def program(text: str) -> Path:
     return path
 
 
-@dataclass(slots=True)
-class PlayStarts:
-    """When plays started, in monotonic seconds: the first of all, the last of each ``namespace/name``; and how many."""
-
-    first: float = math.inf
-    last: dict[str, float] = field(default_factory=dict)
-    count: int = 0
-
-    async def read(self, stream: asyncio.StreamReader) -> None:
-        """Take lines of nanoseconds and object until the stream ends; other operators may print what they like."""
-        async for line in stream:
-            nanoseconds, _, name = line.decode(errors="replace").strip().partition(" ")
-            if nanoseconds.isdecimal():
-                self.last[name] = int(nanoseconds) / 1e9
-                self.first = min(self.first, self.last[name])
-                self.count += 1
-
-
 @dataclass(frozen=True, slots=True)
 class Operator:
     """A running operator."""
 
-    process: asyncio.subprocess.Process
+    process: subprocess.Popen[bytes]
     log_file: Path
     started_at: float
     """When its process was requested, in seconds since the epoch."""
-    plays: PlayStarts
-
-    @property
-    def memory_bytes(self) -> int:
-        """Its proportional set size: its own pages, and its share of those that other processes use too."""
-        memory: int = psutil.Process(self.process.pid).memory_full_info().pss
-        return memory
 
     @property
     def cpu_seconds(self) -> float:
-        """The CPU time that it has used, without the plays that it started."""
-        times = psutil.Process(self.process.pid).cpu_times()
-        return float(times.user + times.system)
+        """The CPU time that its whole tree has used so far."""
+        return process_tree.cpu_seconds(self.process.pid)
+
+    @property
+    def memory_mib(self) -> float:
+        """The memory of its whole tree: proportional set size."""
+        return process_tree.memory_bytes(self.process.pid) / 1024**2
 
     @property
     def log(self) -> str:
-        """Its log so far."""
+        """Its output so far."""
         return self.log_file.read_text(errors="replace")
 
-    async def logged(self, message: str, within_seconds: float) -> float:
-        """Wait for a message in its log and return the seconds from the start until then. Raises TimeoutError."""
-        found: list[dict[str, Any]] = []
+    async def until(self, find: Callable[[], Any], within_seconds: float, what: str) -> Any:
+        """Wait as ``until`` does. Raises RuntimeError with the end of the log, also if the operator ends."""
 
-        async def is_logged() -> bool:
-            if self.process.returncode is not None:
-                raise RuntimeError(f"the operator has ended:\n{self.log[-2000:]}")
-            entries = (_decoded(line) for line in self.log.splitlines() if message in line)
-            found.extend(entry for entry in entries if entry.get("msg") == message)
-            return bool(found)
+        def found() -> Any:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the operator exited with {self.process.returncode}")
+            return find()
 
-        await until(is_logged, within_seconds, f"the operator logs {message!r}")
-        return datetime.fromisoformat(str(found[0]["ts"])).timestamp() - self.started_at
+        try:
+            return await until(found, within_seconds, what)
+        except (TimeoutError, RuntimeError) as error:
+            raise RuntimeError(f"{error}; the end of its log:\n{self.log[-_LOG_END:]}") from error
+
+    async def logged(self, pattern: str, within_seconds: float = _STARTED_SECONDS) -> str:
+        """Wait for a line with a pattern and return it. Raises RuntimeError."""
+
+        def line() -> str:
+            return next((each for each in self.log.splitlines() if re.search(pattern, each)), "")
+
+        found: str = await self.until(line, within_seconds, f"the operator logs {pattern!r}")
+        return found
+
+    async def seconds_to(self, message: str, within_seconds: float = _STARTED_SECONDS) -> float:
+        """Return the seconds from the start until rolecall logged a message, by the time in its log."""
+        entry = json.loads(await self.logged(f'"msg": ?"{message}"', within_seconds))
+        return datetime.fromisoformat(entry["ts"]).timestamp() - self.started_at
 
     async def ready(self) -> float:
-        """Wait until its workers have started and return how many seconds that took, by the time in its log.
+        """Wait until the workers of rolecall have started and return how many seconds that took.
 
         Raises RuntimeError if there are warnings: it would measure something else.
         """
-        seconds = await self.logged("Workers started", READY_SECONDS)
-        complaints = [line for line in self.log.splitlines() if _decoded(line).get("level") not in ("debug", "info")]
+        seconds = await self.seconds_to("Workers started")
+        complaints = [line for line in self.log.splitlines() if not re.search('"level": ?"(debug|info)"', line)]
         if complaints:
             raise RuntimeError("the operator complains:\n" + "\n".join(complaints))
         return seconds
 
-    async def cpu_percent(self, seconds: float) -> float:
-        """Let it run for so long and return the share of one CPU that it used."""
-        before, started = self.cpu_seconds, time.monotonic()
-        await asyncio.sleep(seconds)
-        return 100 * (self.cpu_seconds - before) / (time.monotonic() - started)
+    async def quiet(self, look_seconds: float, within_seconds: float) -> None:
+        """Wait until the tree does nothing: late work belongs to the runs before. Raises RuntimeError."""
+        last = self.cpu_seconds
+
+        async def is_quiet() -> bool:
+            nonlocal last
+            await asyncio.sleep(look_seconds)
+            before, last = last, self.cpu_seconds
+            return last - before < _QUIET_SHARE * look_seconds
+
+        await self.until(is_quiet, within_seconds, "the operator is quiet")
+
+    async def peak_mib(self, working: asyncio.Task[Any], pause_seconds: float) -> float:
+        """Return the most memory of the tree, looked at until a task is done or the operator has ended."""
+        peak = 0.0
+        while not working.done() and self.process.poll() is None:
+            peak = max(peak, await asyncio.to_thread(lambda: self.memory_mib))
+            await asyncio.wait([working], timeout=pause_seconds)
+        return peak
 
 
-@asynccontextmanager
-async def running(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> AsyncIterator[Operator]:
-    """Start an operator in a directory, with these variables added to the environment, and stop it at the end."""
-    log_file = directory / f"operator-{time.monotonic_ns()}.log"
+def clean_environment(home: Path, *programs: Path) -> dict[str, str]:
+    """Return an environment with this home directory, these directories first in PATH, and no settings of Ansible."""
+    kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "PIP_INDEX_URL") if name in os.environ}
+    return {**kept, "HOME": str(home), "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]])}
+
+
+@contextmanager
+def running(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], log_file: Path | None = None
+) -> Iterator[Operator]:
+    """Start an operator in a directory with an environment. At the end, stop it, and kill what its runs have left."""
+    log_file = log_file or directory / f"operator-{time.monotonic_ns()}.log"
+    started_at, none = time.time(), subprocess.DEVNULL
     with log_file.open("wb") as log:
-        started_at = time.time()
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=directory,
-            env={**os.environ, **environment},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
+        process = subprocess.Popen(
+            command, cwd=directory, env=environment, stdin=none, stdout=log, stderr=subprocess.STDOUT
         )
-    assert process.stdout  # noqa: S101 - the process was started with a pipe
-    operator = Operator(process, log_file, started_at, PlayStarts())
-    reading = asyncio.create_task(operator.plays.read(process.stdout))
     try:
-        yield operator
+        yield Operator(process, log_file, started_at)
     finally:
-        if process.returncode is None:
-            process.terminate()
-        async with asyncio.timeout(STOP_SECONDS):
-            await asyncio.gather(process.wait(), reading)
-
-
-def _decoded(line: str) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return {}
-    return entry if isinstance(entry, dict) else {}
+        process_tree.end(process, _STOP_SECONDS)

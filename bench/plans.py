@@ -11,17 +11,20 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import yaml
+from bench.observer import is_successful
 from bench.operator_process import PROGRAM, RUN, running
 from bench.report import Measure, of_warm
 from bench.stage import PROJECT, Stage, progress, until
 from bench.subjects import CONTENT, WIDGET, write_project
 
 from rolecall.kube.client import Client
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.metadata import status_of
+from rolecall.kube.references import GVK
 
 PLAN_GOAL_SECONDS, REPLAY_GOAL_SECONDS, CRASH_TEST_GOAL_SECONDS = 120.0, 1.0, 900.0
 _PARTS = ("watches.yaml", "roles", "ansible.cfg")
@@ -45,8 +48,8 @@ async def measure(stage: Stage) -> list[Measure]:
     for obj in manifests:
         obj["metadata"]["namespace"] = namespace
         await stage.client.create(obj)
-    environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
-    async with running((*RUN, "--record-dir", str(directory / "records")), directory, environment) as operator:
+    environment = {**os.environ, "KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
+    with running((*RUN, "--record-dir", str(directory / "records")), directory, environment) as operator:
         await operator.ready()
         kinds = {GVK.of_object(obj) for obj in manifests if obj["kind"] != "ReplicaSet"}  # whose status is Kubernetes's
 
@@ -55,33 +58,27 @@ async def measure(stage: Stage) -> list[Measure]:
             return all([await _are_done(stage.client, gvk, namespace) for gvk in kinds])
 
         await until(are_done, _DONE_SECONDS + _PER_OBJECT_SECONDS * count, "all objects are reconciled")
-    code, seconds = await _command(stage, directory, "plan", "--all", "-n", namespace)
+    code, seconds = _command(stage, directory, "plan", "--all", "-n", namespace)
     if code not in _PLANNED:
         raise RuntimeError(f"rolecall plan ended with {code}; its output is in {directory}")
     progress(f"{count} objects planned in {seconds:.1f} s, exit code {code}")
     goal = None if stage.effort.is_quick else PLAN_GOAL_SECONDS
     plan = of_warm(f"{count} objects of the four kinds: a plan, start included", seconds, "s", goal)
-    return [plan, *await _replay(stage, directory)]
+    return [plan, *_replay(stage, directory)]
 
 
 async def _are_done(client: Client, gvk: GVK, namespace: str) -> bool:
-    pages = client.list_pages(gvk, namespace)
-    return all([_is_done(obj) async for page, _ in pages for obj in page])
+    """Return whether all objects are reconciled, and their songs, if they have some, at their ends."""
+    found = [obj async for page, _ in client.list_pages(gvk, namespace) for obj in page]
+    return all(is_successful(obj) and status_of(obj).get("kiyoshied", True) for obj in found)
 
 
-def _is_done(obj: RawObject) -> bool:
-    """Return whether an object is reconciled, and its song, if it has one, at its end."""
-    status = obj.get("status") or {}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    return conditions.get("Successful") == "True" and status.get("kiyoshied", True)
-
-
-async def _replay(stage: Stage, directory: Path) -> list[Measure]:
+def _replay(stage: Stage, directory: Path) -> list[Measure]:
     """Replay some of the operator's records, evenly chosen: one, then all."""
     found, count = sorted((directory / "records").glob("*.jsonl")), stage.effort.replays
     chosen = found[:: max(1, len(found) // count)][:count]
-    _, one = await _command(stage, directory, "replay", "--summary", str(chosen[0]))
-    code, seconds = await _command(stage, directory, "replay", "--summary", *map(str, chosen))
+    _, one = _command(stage, directory, "replay", "--summary", str(chosen[0]))
+    code, seconds = _command(stage, directory, "replay", "--summary", *map(str, chosen))
     progress(f"{len(chosen)} records replayed in {seconds:.1f} s, one in {one:.1f} s, exit code {code}")
     more, what = (seconds - one) / (len(chosen) - 1), f"{len(chosen)} records"
     return [
@@ -99,7 +96,7 @@ async def measure_crash_test(stage: Stage) -> list[Measure]:
     (directory / "widget.yaml").write_text(yaml.safe_dump(widget))
     progress(f"{count} writes: killing an operator after each of them")
     arguments = ("-f", "widget.yaml", "-n", namespace, "-o", "json")
-    code, seconds = await _command(stage, directory, "crashtest", *arguments)
+    code, seconds = _command(stage, directory, "crashtest", *arguments)
     if code:
         raise RuntimeError(f"rolecall crashtest ended with {code}; its output is in {directory}")
     trials = json.loads((directory / "crashtest.txt").read_text())["trials"]
@@ -115,20 +112,14 @@ def _creation(number: int) -> dict[str, object]:
     return {"name": f"Create ConfigMap {number}", "kubernetes.core.k8s": {"definition": config_map}}
 
 
-async def _command(stage: Stage, directory: Path, *arguments: str) -> tuple[int, float]:
+def _command(stage: Stage, directory: Path, *arguments: str) -> tuple[int, float]:
     """Run a command of rolecall in a directory; return its exit code and how long it took.
 
     Its standard output is in a file with its name, and standard error in another one.
     """
     started, file = time.monotonic(), directory / arguments[0]
     with file.with_suffix(".txt").open("wb") as output, file.with_suffix(".log").open("wb") as errors:
-        process = await asyncio.create_subprocess_exec(
-            *PROGRAM,
-            *arguments,
-            cwd=directory,
-            env={**os.environ, "KUBECONFIG": str(stage.kubeconfig)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-        )
-        return await process.wait(), time.monotonic() - started
+        environment, none = {**os.environ, "KUBECONFIG": str(stage.kubeconfig)}, subprocess.DEVNULL
+        command = [*PROGRAM, *arguments]
+        code = subprocess.call(command, cwd=directory, env=environment, stdin=none, stdout=output, stderr=errors)
+    return code, time.monotonic() - started

@@ -6,20 +6,26 @@ Memory is compared with the same operator without any object. The operator, the 
 share the machine, so throughput describes all of them together, and CPU time the operator's part.
 """
 
+import asyncio
 import math
+import os
 import statistics
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Self
 
+from bench.observer import is_successful
 from bench.operator_process import Operator, running
 from bench.report import Measure, of_warm
 from bench.stage import Stage, progress, side_by_side, until
 from bench.subjects import WIDGET, write_project
 
-from rolecall.kube.metadata import generation_of
+from rolecall.kube.metadata import generation_of, status_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.settings import default_workers
 
@@ -31,16 +37,35 @@ _KIB = 1024
 _PLAY_SECONDS, _PER_OBJECT_SECONDS = 30.0, 0.1
 
 
+@dataclass(slots=True)
+class Plays:
+    """When plays started, in monotonic seconds: the first of all, the last of each ``namespace/name``; and how many."""
+
+    file: IO[bytes]
+    first: float = math.inf
+    last: dict[str, float] = field(default_factory=dict)
+    count: int = 0
+
+    def read(self) -> Self:
+        """Take the new lines of the file, nanoseconds and object, and return the plays so far."""
+        for line in self.file.readlines():
+            nanoseconds, name = line.decode().split()
+            self.last[name] = int(nanoseconds) / 1e9
+            self.first = min(self.first, self.last[name])
+            self.count += 1
+        return self
+
+
 async def measure(stage: Stage) -> list[Measure]:
     """Measure each number of objects, none at all first."""
     directory = stage.subdirectory("population")
     write_project(directory)
-    async with _operator(stage, directory, await stage.namespace("bench-0")) as operator:
+    async with _operator(stage, directory, await stage.namespace("bench-0")) as (operator, _):
         progress(f"No objects: idle for {IDLE_SECONDS:g} s")
-        cpu = await operator.cpu_percent(IDLE_SECONDS)
-        base = operator.memory_bytes
+        cpu = await _idle(operator)
+        base = operator.memory_mib
     measures = [
-        of_warm("no objects: memory of the operator", base / _KIB / _KIB, "MiB", remark="PSS"),
+        of_warm("no objects: memory of the operator", base, "MiB", remark="PSS"),
         of_warm("no objects: CPU while idle", cpu, "%", CPU_GOAL_PERCENT),
     ]
     for count in stage.effort.populations:
@@ -48,25 +73,25 @@ async def measure(stage: Stage) -> list[Measure]:
     return measures
 
 
-async def _measure_many(stage: Stage, directory: Path, count: int, base: int) -> list[Measure]:
+async def _measure_many(stage: Stage, directory: Path, count: int, base: float) -> list[Measure]:
     namespace, title = await stage.namespace(f"bench-{count}"), f"{count:,} objects"
     keys = [ObjectKey(namespace, f"widget-{number:05d}") for number in range(count)]
     progress(f"{title}: creating them")
     await side_by_side(stage.client.create(_widget(key)) for key in keys)
     workers = f"{default_workers()} workers, instant plays"
-    async with _operator(stage, directory, namespace) as operator:
-        seconds, used = await _reconcile_all(stage, operator, keys)
+    async with _operator(stage, directory, namespace) as (operator, plays):
+        seconds, used = await _reconcile_all(stage, operator, plays, keys)
         first = _passed(count, seconds, used, "first reconcile of all", f"status written twice; {workers}")
         progress(f"{title}: reconciled in {seconds:.1f} s; idle for {IDLE_SECONDS:g} s")
-        cpu = await operator.cpu_percent(IDLE_SECONDS)
-        memory = (operator.memory_bytes - base) / count / _KIB
-        needless = operator.plays.count - count
+        cpu = await _idle(operator)
+        memory = (operator.memory_mib - base) / count * _KIB
+        needless = plays.read().count - count
         progress(f"{title}: {memory:.1f} KiB each, {cpu:.2f} % CPU; changing {CHANGES} of them")
         chosen = enumerate(keys[:: count // CHANGES][:CHANGES], 1)
-        latencies = [await _latency(stage, operator, key, revision) for revision, key in chosen]
+        latencies = [await _latency(stage, plays, key, revision) for revision, key in chosen]
     progress(f"{title}: starting the operator again")
-    async with _operator(stage, directory, namespace) as operator:
-        seconds, used = await _reconcile_all(stage, operator, keys)
+    async with _operator(stage, directory, namespace) as (operator, plays):
+        seconds, used = await _reconcile_all(stage, operator, plays, keys)
         again = _passed(count, seconds, used, "reconcile of all after a restart", f"nothing to write; {workers}")
     return [
         of_warm(f"{title}: memory for each, after a reconcile of all", memory, "KiB", MEMORY_GOAL_KIB, "PSS"),
@@ -78,11 +103,18 @@ async def _measure_many(stage: Stage, directory: Path, count: int, base: int) ->
     ]
 
 
-async def _reconcile_all(stage: Stage, operator: Operator, keys: list[ObjectKey]) -> tuple[float, float]:
+async def _idle(operator: Operator) -> float:
+    """Return the share of one CPU, in percent, that an operator uses while nothing happens."""
+    before, started = operator.cpu_seconds, time.monotonic()
+    await asyncio.sleep(IDLE_SECONDS)
+    return 100 * (operator.cpu_seconds - before) / (time.monotonic() - started)
+
+
+async def _reconcile_all(stage: Stage, operator: Operator, plays: Plays, keys: list[ObjectKey]) -> tuple[float, float]:
     """Wait until each object had its first run and every status is written; return the seconds, and those of CPU."""
-    cpu, plays, count = operator.cpu_seconds, operator.plays, len(keys)
+    cpu, count = operator.cpu_seconds, len(keys)
     within_seconds = _PLAY_SECONDS + count * _PER_OBJECT_SECONDS
-    await until(lambda: len(plays.last) == count, within_seconds, "each object had a play")
+    await operator.until(lambda: len(plays.read().last) == count, within_seconds, "each object had a play")
     took = max(plays.last.values()) - plays.first, operator.cpu_seconds - cpu
 
     async def are_settled() -> bool:
@@ -102,13 +134,13 @@ def _passed(count: int, seconds: float, cpu_seconds: float, what: str, remark: s
     ]
 
 
-async def _latency(stage: Stage, operator: Operator, key: ObjectKey, revision: int) -> tuple[float, float]:
+async def _latency(stage: Stage, plays: Plays, key: ObjectKey, revision: int) -> tuple[float, float]:
     """Change an object; return the milliseconds from the request and from its response to the start of the play."""
-    name, plays = str(key), operator.plays
+    name = str(key)
     asked = time.monotonic()
     await stage.client.patch(WIDGET, key, {"spec": {"revision": revision}})
     answered = time.monotonic()
-    await until(lambda: plays.last[name] > asked, _PLAY_SECONDS, f"{key} had a play")
+    await until(lambda: plays.read().last[name] > asked, _PLAY_SECONDS, f"{key} had a play")
 
     async def is_settled() -> bool:
         return _is_settled(await stage.client.get(WIDGET, key))
@@ -130,19 +162,18 @@ def _latency_measures(title: str, latencies: list[tuple[float, float]]) -> list[
 
 
 @asynccontextmanager
-async def _operator(stage: Stage, directory: Path, namespace: str) -> AsyncIterator[Operator]:
+async def _operator(stage: Stage, directory: Path, namespace: str) -> AsyncIterator[tuple[Operator, Plays]]:
     """Run an operator with instant plays until the end of the block; it is ready."""
-    environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
-    async with running(COMMAND, directory, environment) as operator:
-        await operator.ready()
-        yield operator
+    with NamedTemporaryFile() as starts:
+        environment = {**os.environ, "KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
+        with running(COMMAND, directory, {**environment, "PLAYS": starts.name}) as operator:
+            await operator.ready()
+            yield operator, Plays(starts)
 
 
 def _is_settled(obj: RawObject) -> bool:
     """Return whether the status of a Widget is that of a success with its present spec."""
-    status = obj.get("status") or {}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
-    return conditions.get("Successful") == "True" and status.get("observedGeneration") == generation_of(obj)
+    return is_successful(obj) and status_of(obj).get("observedGeneration") == generation_of(obj)
 
 
 def _widget(key: ObjectKey) -> RawObject:

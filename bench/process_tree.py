@@ -25,11 +25,6 @@ def memory_bytes(pid: int) -> int:
     return int(_sum(pid, lambda process: process.memory_full_info().pss))
 
 
-def memory_mib(pid: int) -> float:
-    """Return the same in MiB, as tables have it."""
-    return memory_bytes(pid) / 1024**2
-
-
 def end(process: "subprocess.Popen[bytes]", seconds: float) -> None:
     """Stop a process; kill it if that takes longer, and what it has started: the Go runner leaves its runs behind."""
     started = descendants(process.pid) if process.poll() is None else []

@@ -5,6 +5,8 @@ all definitions installed. Its workers start when all its informers know what is
 there after the first start, as in an image.
 """
 
+import os
+
 from bench.contenders import WARM
 from bench.operator_process import RUN, running
 from bench.report import Measure, at_most
@@ -20,7 +22,7 @@ async def measure(stage: Stage) -> list[Measure]:
         (directory / part).symlink_to(PROJECT / part)
     times = []
     for number in range(STARTS):
-        async with running(RUN, directory, {"KUBECONFIG": str(stage.account)}) as operator:
+        with running(RUN, directory, {**os.environ, "KUBECONFIG": str(stage.account)}) as operator:
             times.append(await operator.ready())
         progress(f"rolecall run, start {number + 1} of {STARTS}: ready after {times[-1]:.2f} s")
     what = "`rolecall run` ready with the repository's four kinds"

@@ -5,15 +5,20 @@ report, because reported times are recorded when something happens.
 """
 
 import asyncio
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import isawaitable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import yaml
 
 from rolecall.kube.client import Client
+from rolecall.workbench.controlplane import ControlPlane
 
 PROJECT = Path(__file__).resolve().parents[1]
 LOOK_EVERY_SECONDS = 0.05
@@ -61,18 +66,46 @@ class Stage:
         return directory
 
 
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """A control plane's own kubectl, as administrator."""
+
+    plane: ControlPlane
+
+    def run(self, *arguments: str, text: str | None = None) -> str:
+        """Run a command with a text as its input and return its output. Raise RuntimeError with its error output."""
+        program, home = self.plane.program_directory / "kubectl", self.plane.kubeconfig.parent
+        environment = {"KUBECONFIG": str(self.plane.kubeconfig), "HOME": str(home), "PATH": os.defpath}
+        command = [str(program), *arguments]
+        done = subprocess.run(command, input=text, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"kubectl {' '.join(arguments[:2])}: {done.stderr.strip()[-2000:]}")
+        return done.stdout
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Apply objects. Raise RuntimeError."""
+        self.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump_all(objects))
+
+    def wait_for_definitions(self) -> None:
+        """Wait until all kinds are served. Raise RuntimeError."""
+        # A new definition has no conditions, which is an error for --for=condition.
+        established = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
+        self.run("wait", established, "--all", "customresourcedefinitions", "--timeout=60s")
+
+
 def progress(text: str) -> None:
     """Print progress."""
     sys.stderr.write(f"[{time.strftime('%H:%M:%S')}] {text}\n")
 
 
-async def until(holds: Callable[[], object], within_seconds: float, what: str) -> None:
-    """Wait until something holds, which can be awaitable. Raises TimeoutError that names it."""
+async def until(find: Callable[[], Any], within_seconds: float, what: str) -> Any:
+    """Wait until the result of a call, awaited if it must be, is true, and return it. Raises TimeoutError."""
     deadline = time.monotonic() + within_seconds
-    while not (await found if isawaitable(found := holds()) else found):
+    while not (found := await result if isawaitable(result := find()) else result):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within_seconds:g} s: {what}")
         await asyncio.sleep(LOOK_EVERY_SECONDS)
+    return found
 
 
 async def side_by_side(requests: Iterable[Awaitable[Response]]) -> list[Response]:

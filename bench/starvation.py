@@ -40,9 +40,9 @@ async def measure_starved(stage: Stage, chosen: Sequence[Contender]) -> list[Mea
                     counting = asyncio.create_task(_count_servers(alone, servers))
                     done = await alone.seconds_from_start(PLAIN, created, _WITHIN_SECONDS)
                     first.add(each.name, done)
-                    used.add(each.name, alone.cpu_seconds)
+                    used.add(each.name, alone.operator.cpu_seconds)
                     if each.name == WARM:
-                        ready.add(WARM, await alone.operator.logged(_READY, _WITHIN_SECONDS))
+                        ready.add(WARM, await alone.operator.seconds_to(_READY, _WITHIN_SECONDS))
                     second.add(each.name, await alone.change(PLAIN, [key]))
                     starts.add(each.name, len(servers))
                     counting.cancel()

@@ -18,18 +18,15 @@ from bench.contenders import NAMES, PEER, WARM, Contender, contenders
 from bench.machine import describe_machine, load_average
 from bench.operator_process import program
 from bench.report import Measure, head, table
-from bench.stage import PROJECT, QUICK, Effort, Stage, progress, until
+from bench.stage import PROJECT, QUICK, Effort, Kubectl, Stage, progress
 from bench.subjects import CONTENT, POD_SCALER, with_revision
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
-from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
-from rolecall.workbench.project.demo_inputs import Applier, read_manifests
+from rolecall.workbench.project.demo_inputs import read_manifests
 
 INTERRUPTED = 130
-_DEFINITIONS = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
-_SERVED_SECONDS = 30.0
 
 ALONE: Mapping[str, Callable[[Stage], Awaitable[list[Measure]]]] = {
     "ready": readiness.measure,
@@ -116,32 +113,17 @@ async def _stage(directory: Path, effort: Effort) -> AsyncIterator[Stage]:
     control_plane = ControlPlane("bench", state_directory=directory / "control-planes", report=progress)
     await asyncio.to_thread(control_plane.start)
     try:
-        await asyncio.to_thread(_define, control_plane.kubeconfig)
+        _define(Kubectl(control_plane))
         account = control_plane.service_account_kubeconfig("rolecall-system", "rolecall")
         async with await Client.connect(str(control_plane.kubeconfig)) as client:
-            await until(lambda: _are_served(client), _SERVED_SECONDS, "the API server serves every kind")
             yield Stage(directory, client, control_plane.kubeconfig, account, effort)
     finally:
         await asyncio.to_thread(control_plane.stop)
 
 
-def _define(kubeconfig: Path) -> None:
+def _define(kubectl: Kubectl) -> None:
     parts = [PROJECT / each for each in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml")]
     scalers = f"podscalers.{POD_SCALER.group}"
     manifests = [each for part in (*parts, CONTENT / "widgets.yaml") for each in read_manifests(part)]
-    Applier(kubeconfig).apply(
-        with_revision(each) if each["metadata"]["name"] == scalers else each for each in manifests
-    )
-
-
-async def _are_served(client: Client) -> bool:
-    """Return whether all defined kinds can be listed: the API server needs a moment after their definition."""
-    definitions = [item async for page, _ in client.list_pages(_DEFINITIONS) for item in page]
-    try:
-        for spec in (item["spec"] for item in definitions):
-            for version in spec["versions"]:
-                async for _ in client.list_pages(GVK(spec["group"], version["name"], spec["names"]["kind"])):
-                    break
-    except KubeError:
-        return False
-    return True
+    kubectl.apply(*(with_revision(each) if each["metadata"]["name"] == scalers else each for each in manifests))
+    kubectl.wait_for_definitions()

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import kubernetes
 import yaml
-from bench import field_projects
+from bench.field_projects import manager
 from bench.judges import kubectl_commands
 from bench.judges.runs import MAX_MESSAGE, PROGRAMS, SDK_NAMESPACE, Case, Setting
 from bench.judges.verdicts import DIRECT, DocumentedDifference, Outcome
@@ -179,12 +179,11 @@ def _sdk(name: str) -> Prepare:
             _collection(util, stage, "operator_sdk.util")
             installed = Path(kubernetes.__file__).parents[1] / "ansible_collections/kubernetes"
             (stage / "ansible_collections/kubernetes").symlink_to(installed)
-        sample = next(iter(sorted((project / "config/samples").glob("*_v*.yaml"))))
-        manager = field_projects.Case(project, sample).discover()
-        own = {key: value for key, value in manager.variables.items() if key != "WATCH_NAMESPACE"}
+        variables_of_manager, arguments = manager(project, {})
+        own = {key: value for key, value in variables_of_manager.items() if key != "WATCH_NAMESPACE"}
         if (project / "ansible.cfg").exists():  # the Dockerfile of "advanced" copies it to /etc/ansible
             own["ANSIBLE_CONFIG"] = str(project / "ansible.cfg")
-        return Prepared(cases, Setting(environment, programs), project, own, manager.arguments)
+        return Prepared(cases, Setting(environment, programs), project, own, arguments)
 
     return prepare
 

@@ -5,6 +5,7 @@ a watch of the playbook's own kind runs it, and the first outcome in the object'
 of the operator has the same ``~/.kube/config``, because targets of kubernetes.core read and move this file.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -22,9 +23,11 @@ from threading import Event, Thread
 from typing import Any, Final
 
 import yaml
-from bench.field_objects import Kubectl
 from bench.judges.verdicts import Outcome
+from bench.observer import SUCCESSFUL, outcome_of
+from bench.operator_process import STARTED, clean_environment, running
 from bench.process_tree import end
+from bench.stage import Kubectl
 from kubernetes import client
 from kubernetes.config import new_client_from_config
 
@@ -40,7 +43,6 @@ PROGRAMS: Final = Path(sys.executable).parent
 _READY_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 120.0, 30.0, 0.5
 MAX_MESSAGE: Final = 300
 _METRICS_SECONDS: Final = 2.0
-_READY: Final = re.compile(r"[Ss]tarting workers|Workers started")
 _TASK: Final = re.compile(r"^TASK \[(.+)\] \**$", re.MULTILINE)
 _ERROR: Final = re.compile(r"^(?:fatal|failed): \[|^\[ERROR\]: ", re.MULTILINE)
 
@@ -89,11 +91,7 @@ class Setting:
 
     def variables(self, home: Path, plane: ControlPlane) -> dict[str, str]:
         """Return the environment of a process with this home directory, without the caller's Ansible settings."""
-        kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "PIP_INDEX_URL") if name in os.environ}
-        path = os.pathsep.join(
-            [*map(str, self.programs), str(PROGRAMS), str(plane.program_directory), os.environ["PATH"]]
-        )
-        return {**kept, "HOME": str(home), "PATH": path, **self.environment}
+        return {**clean_environment(home, *self.programs, PROGRAMS, plane.program_directory), **self.environment}
 
 
 @contextmanager
@@ -157,12 +155,12 @@ class Operator:
         place = (GROUP, "v1", NAMESPACE, case.kind.lower())
         started = time.monotonic()
         offset = self._log.stat().st_size
-        conditions: dict[str, dict[str, str]] = {}
+        outcome = ""
 
         def has_outcome() -> bool:
-            found = self._api.get_namespaced_custom_object(*place, "case")
-            conditions.update({each["type"]: each for each in (found.get("status") or {}).get("conditions") or ()})
-            return self._process.poll() is not None or _failed(conditions) or _succeeded(conditions)
+            nonlocal outcome
+            outcome = outcome_of(self._api.get_namespaced_custom_object(*place, "case"))
+            return self._process.poll() is not None or bool(outcome)
 
         self._api.create_namespaced_custom_object(
             *place, {"apiVersion": f"{GROUP}/v1", "kind": case.kind, "metadata": {"name": "case"}}
@@ -171,14 +169,10 @@ class Operator:
             ended = limit.wait_for(has_outcome)
         finally:
             self._api.delete_namespaced_custom_object(*place, "case")
-        if _succeeded(conditions):
+        if outcome == SUCCESSFUL:
             return Outcome(passed=True, seconds=time.monotonic() - started)
-        if _failed(conditions):
-            return self._outcome(started, offset, conditions["Failure"].get("message", ""))
         exited = f"the operator exited with {self._process.returncode}"
-        return self._outcome(started, offset, exited if ended else f"no outcome within {limit.seconds:g} s")
-
-    def _outcome(self, started: float, offset: int, message: str) -> Outcome:
+        message = outcome.removeprefix("Failed: ") or (exited if ended else f"no outcome within {limit.seconds:g} s")
         with self._log.open("rb") as log:
             log.seek(offset)
             lines = log.read().decode(errors="replace").splitlines()
@@ -187,14 +181,6 @@ class Operator:
 
 def _failure(seconds: float, task: str, message: str) -> Outcome:
     return Outcome(passed=False, seconds=seconds, task=task, message=" ".join(message.split())[:MAX_MESSAGE])
-
-
-def _failed(conditions: Mapping[str, Mapping[str, str]]) -> bool:
-    return conditions.get("Failure", {}).get("status") == "True"
-
-
-def _succeeded(conditions: Mapping[str, Mapping[str, str]]) -> bool:
-    return conditions.get("Running", {}).get("reason") == "Successful"
 
 
 def failed_task(lines: Sequence[str], message: str) -> str:
@@ -210,23 +196,10 @@ def failed_task(lines: Sequence[str], message: str) -> str:
 
 def define(plane: ControlPlane, cases: Sequence[Case]) -> None:
     """Create the kinds of all cases, and the namespace for their objects."""
-    kubectl = Kubectl(plane.program_directory / "kubectl", plane.kubeconfig)
+    kubectl = Kubectl(plane)
     kubectl.run("create", "namespace", NAMESPACE)
-    kubectl.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump_all(map(_definition, cases)))
-    _wait_for_definitions(kubectl)
-
-
-def _wait_for_definitions(kubectl: Kubectl) -> None:
-    """Wait until all kinds are served."""
-    while True:
-        try:
-            kubectl.run("wait", "--for=condition=Established", "--all", "customresourcedefinitions", "--timeout=60s")
-        except RuntimeError as error:
-            if "accessor error" not in str(error):  # a new definition has no conditions, which is an error for kubectl
-                raise
-            time.sleep(_POLL_SECONDS)
-        else:
-            return
+    kubectl.apply(*map(_definition, cases))
+    kubectl.wait_for_definitions()
 
 
 @contextmanager
@@ -243,10 +216,10 @@ def operator(
         (home / "watches.yaml").write_text(yaml.safe_dump([_watch(case) for case in cases]))
         command = [sys.executable, "-m", "rolecall", "run", *arguments]
         command += ["--zap-encoder=json", "--backoff-min=1h", "--backoff-max=1h", "--reconcile-period=0s"]
-        with _running(
-            command, home, setting.variables(home, plane) | {"KUBECONFIG": str(plane.kubeconfig)}, log
-        ) as process:
-            yield Operator(plane, process, log)
+        environment = setting.variables(home, plane) | {"KUBECONFIG": str(plane.kubeconfig)}
+        with running(command, home, environment, log) as started:
+            asyncio.run(started.logged(STARTED))
+            yield Operator(plane, started.process, log)
 
 
 @contextmanager
@@ -258,16 +231,17 @@ def project_operator(
     Its tests read metrics with exec in the manager's pod. A simulated pod takes its place, whose response to a command
     is kept equal to the operator's metrics.
     """
-    kubectl = Kubectl(plane.program_directory / "kubectl", plane.kubeconfig)
+    kubectl = Kubectl(plane)
     kubectl.run("create", "namespace", SDK_NAMESPACE)
     kubectl.run("apply", "--server-side", f"--filename={project / 'config/crd/bases'}")
-    _wait_for_definitions(kubectl)
-    kubectl.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump(_MANAGER))
+    kubectl.wait_for_definitions()
+    kubectl.apply(_MANAGER)
     metrics = f"127.0.0.1:{free_port()}"
-    command = [*command, f"--metrics-bind-address={metrics}", "--health-probe-bind-address=0"]
+    command = [*command, f"--metrics-bind-address={metrics}", "--health-probe-bind-address=0", "--leader-elect=false"]
     with tempfile.TemporaryDirectory(prefix="judges-operator-") as directory:
         environment = setting.variables(_home(Path(directory), plane), plane) | {"KUBECONFIG": str(plane.kubeconfig)}
-        with _running(command, project, environment, log):
+        with running(command, project, environment, log) as started:
+            asyncio.run(started.logged(STARTED))
             stop = Event()
             copier = Thread(target=_copy_metrics, args=(metrics, kubectl, stop))
             copier.start()
@@ -297,33 +271,7 @@ def _copy_metrics(address: str, kubectl: Kubectl, stop: Event) -> None:
         before = text
         data = {"responses.yaml": yaml.safe_dump([{"pod": "manager", "stdout": text}])}
         metadata = {"name": "metrics", "namespace": SDK_NAMESPACE, "labels": {"rolecall.dev/pod-responses": "true"}}
-        responses = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-        kubectl.run("apply", "--server-side", "--filename=-", text=yaml.safe_dump(responses))
-
-
-@contextmanager
-def _running(
-    command: Sequence[str], directory: Path, environment: Mapping[str, str], log: Path
-) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start an operator, wait until its workers have started, and stop it at the end. Raises RuntimeError."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        deadline = time.monotonic() + _READY_SECONDS
-        while not _READY.search(text := log.read_text(errors="replace")):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the operator didn't start: {text[-2000:]}")
-            time.sleep(_POLL_SECONDS)
-        yield process
-    finally:
-        end(process, _STOP_SECONDS)
+        kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 def _home(directory: Path, plane: ControlPlane) -> Path:

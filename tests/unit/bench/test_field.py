@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import json
-import subprocess
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from bench import field
-from bench.field import Result, Runner, reconcile, report
-from bench.field_projects import Case, Project
-from bench.judges.field import read_report
-from bench.judges.verdicts import DIRECT, WARM
+from bench.contenders import PEER, WARM, Contender
+from bench.field import Runs, parser, reconcile, report, run_projects
+from bench.field_projects import Project
+from bench.operator_process import Operator, running
 
 from rolecall.kube.references import RawObject
 from tests.unit.kube.conftest import serving, write_kubeconfig
@@ -32,15 +32,14 @@ def seen(name: str, kind: str = RUNNING, **condition: str) -> RawObject:
 
 
 @pytest.fixture
-def operator() -> Iterator["subprocess.Popen[bytes]"]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield process
-        process.kill()
+def operator(tmp_path: Path) -> Iterator[Operator]:
+    with running([sys.executable, "-c", "import signal; signal.pause()"], tmp_path, os.environ) as operator:
+        yield operator
 
 
 async def outcome_of(
-    operator: "subprocess.Popen[bytes]", directory: Path, *events: RawObject, timeout_seconds: float = 60
-) -> Result:
+    operator: Operator, directory: Path, *events: RawObject, timeout_seconds: float = 60
+) -> tuple[str, float, float, float]:
     """Reconcile a Shop whose watch has these events, and nothing after them until its timeout."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -62,49 +61,65 @@ async def outcome_of(
         return await reconcile(SHOP, operator, Path(write_kubeconfig(directory, url, {})), timeout_seconds)
 
 
-async def test_first_outcome_of_the_created_object_counts(operator: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+async def test_first_outcome_of_the_created_object_counts(operator: Operator, tmp_path: Path) -> None:
     events = [seen("one", reason="Running"), seen("other", reason="Successful")]
-    events += [seen("one", FAILURE, message="no\n| more"), seen("one", reason="Successful")]
-    result = await outcome_of(operator, tmp_path, *events)
-    assert result.outcome == "Failed: no \\| more"
-    assert result.memory_mib > 0
-    assert 0 < result.seconds < 60
+    events += [seen("one", FAILURE, message="no"), seen("one", reason="Successful")]
+    outcome, seconds, _, memory_mib = await outcome_of(operator, tmp_path, *events)
+    assert outcome == "Failed: no"
+    assert memory_mib > 0
+    assert 0 < seconds < 60
     assert SHOP["metadata"] == {"name": "one"}
 
 
-async def test_outcome_of_a_run_without_conditions_is_its_timeout(
-    operator: "subprocess.Popen[bytes]", tmp_path: Path
-) -> None:
-    result = await outcome_of(operator, tmp_path, seen("one", reason="Running"), timeout_seconds=1)
-    assert result.outcome == "no outcome within 1 s"
+async def test_outcome_of_a_run_without_conditions_is_its_timeout(operator: Operator, tmp_path: Path) -> None:
+    outcome, *_ = await outcome_of(operator, tmp_path, seen("one", reason="Running"), timeout_seconds=1)
+    assert outcome == "no outcome within 1 s"
 
 
-async def test_exit_of_the_runner_is_the_outcome(operator: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
-    running = asyncio.create_task(outcome_of(operator, tmp_path, seen("one", reason="Running")))
+async def test_exit_of_the_runner_is_the_outcome(operator: Operator, tmp_path: Path) -> None:
+    waiting = asyncio.create_task(outcome_of(operator, tmp_path, seen("one", reason="Running")))
     await asyncio.sleep(0.1)
-    operator.kill()
-    assert (await running).outcome == "the runner exited with -9"
+    operator.process.kill()
+    assert (await waiting)[0] == "the runner exited with -9"
 
 
-def test_report_has_medians_and_ratios_and_is_read_by_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_has_medians_ratios_outcomes_and_differences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seconds = iter([1.0, 4.0, 3.0, 6.0])
 
-    def run(project: Project, runner: Runner, options: argparse.Namespace) -> Result:
-        objects = {"ConfigMap field/one": {"data": {"name": runner.name}}, "ConfigMap field/two": project.sample}
-        return Result("Successful", next(seconds), 2.0, float(options.rounds), objects)
+    async def run(project: Project, runner: Contender, options: argparse.Namespace, runs: Runs) -> None:
+        runs.objects[runner.name] = {"ConfigMap field/one": {"data.name": runner.name}, "ConfigMap field/two": {}}
+        runs.outcomes[runner.name] = "Successful" if runner.name == PEER else "Failed: no\n   more"
+        runs.seconds.add(runner.name, next(seconds))
+        runs.cpu_seconds.add(runner.name, 2.0)
+        runs.memory_mib.add(runner.name, float(options.rounds + len(project.manifests)))
 
     monkeypatch.setattr(field, "_run", run)
-    runners = [Runner(name, Path(name), Path()) for name in ("rolecall", "peer")]
-    project = Project(Case(Path("shops"), Path("one.yaml")), SHOP, [], (), {})
-    text = report([project], runners, argparse.Namespace(rounds=2))
-    assert text == (
-        "| project | outcome, rolecall | outcome, peer | seconds, rolecall | seconds, peer | ratio "
-        "| CPU seconds, rolecall | CPU seconds, peer | ratio "
-        "| peak MiB, rolecall | peak MiB, peer | ratio | objects |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-        "| shops | Successful | Successful | 2 | 5 | 2.5 | 2 | 2 | 1 | 2 | 2 | 1 | 1 equal, 1 differences |\n"
-        "\nshops:\n\n"
-        '- ConfigMap field/one.data.name: "rolecall" instead of the peer\'s "peer"\n'
+    (tmp_path / "one.yaml").write_text(json.dumps(SHOP))
+    (tmp_path / "cases.yaml").write_text(json.dumps([{"project": ".", "object": "one.yaml", "name": "shops"}]))
+    options = parser().parse_args([str(tmp_path / "cases.yaml"), "--peer", sys.executable, "--rounds", "2"])
+    assert report(run_projects(options)) == (
+        "| measure | goal |  | warm | peer | peer / warm | remark |\n"
+        "|---|---|---|---|---|---|---|\n"
+        "| shops: first outcome (s) |  |  | 2 (1 to 3) | 5 (4 to 6) | 2.5 |  |\n"
+        "| … CPU until then, whole tree (CPU s) |  |  | 2 (2 to 2) | 2 (2 to 2) | 1 |  |\n"
+        "| … peak memory until then (MiB PSS) |  |  | 2 (2 to 2) | 2 (2 to 2) | 1 |  |\n"
+        "\nshops, objects: 1 equal, 1 differences\n\n"
+        "- warm: Failed: no more\n"
+        "- peer: Successful\n"
+        "- ConfigMap field/one.data.name: 'warm' instead of the peer's 'peer'\n"
     )
-    found = read_report(text).outcomes["shops"]
-    assert (found[WARM].passed, found[DIRECT].passed) == (False, True)
+
+
+def test_run_that_is_not_possible_is_reported_and_the_others_continue(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def run(_project: Project, runner: Contender, _options: argparse.Namespace, runs: Runs) -> None:
+        if runner.name == WARM:
+            raise RuntimeError("no port is free")
+        runs.outcomes[runner.name] = "Successful"
+
+    monkeypatch.setattr(field, "_run", run)
+    (tmp_path / "one.yaml").write_text(json.dumps(SHOP))
+    (tmp_path / "cases.yaml").write_text(json.dumps([{"project": ".", "object": "one.yaml"}]))
+    (runs,) = run_projects(parser().parse_args([str(tmp_path / "cases.yaml"), "--peer", sys.executable]))
+    assert runs.outcomes == {WARM: "not run: no port is free", PEER: "Successful"}

@@ -4,16 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bench.field_projects import NAMESPACE, Case, ProjectError, read_cases
+from bench.field_projects import NAMESPACE, ProjectError, manager, read_projects
 
-KINDS = {"Shop": "shop.example.com", "Till": "shop.example.com"}
 SAMPLE = {"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": "one"}}
-
-
-def definition(kind: str) -> str:
-    """Return as much of a CRD as discovery reads."""
-    spec = {"group": KINDS[kind], "names": {"kind": kind}}
-    return yaml.safe_dump({"kind": "CustomResourceDefinition", "metadata": {"name": kind}, "spec": spec})
 
 
 def write(directory: Path, files: dict[str, str]) -> None:
@@ -26,12 +19,16 @@ def write(directory: Path, files: dict[str, str]) -> None:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return a project without a manager and without definitions."""
-    watch = {"group": "shop.example.com", "version": "v1", "kind": "Shop", "role": "shop"}
-    write(tmp_path, {"watches.yaml": yaml.safe_dump([watch]), "sample.yaml": yaml.safe_dump(SAMPLE)})
+    write(tmp_path, {"sample.yaml": yaml.safe_dump(SAMPLE), "cases.yaml": cases(project=".", object="sample.yaml")})
     return tmp_path
 
 
-def manager(container: object) -> str:
+def cases(**entry: object) -> str:
+    """Return a file with one project."""
+    return yaml.safe_dump([entry])
+
+
+def manager_with(container: object) -> str:
     """Return the manifest of a manager's Deployment."""
     spec = {"template": {"spec": {"containers": [{"name": "rbac-proxy"}, container]}}}
     return "---\nkind: Namespace\n---\n" + yaml.safe_dump({"kind": "Deployment", "spec": spec})
@@ -48,16 +45,14 @@ def test_variables_and_arguments_come_from_image_and_manager(project: Path) -> N
     write(
         project,
         {
-            "config/crd/bases/shops.yaml": definition("Shop"),
-            "config/manager/manager.yaml": manager({"name": "manager", "env": variables, "args": arguments}),
+            "config/manager/manager.yaml": manager_with({"name": "manager", "env": variables, "args": arguments}),
             "Dockerfile": 'FROM base\nENV COLOR=red OTHER="a b"\nENV MADE=${ARG}\n'
             'ENTRYPOINT ["/tini", "--", "ansible-operator", "run", \\\n "--reconcile-period=0s"]\n',
         },
     )
-    found = Case(project, Path("sample.yaml")).discover()
-    assert found.variables == {"WATCH_NAMESPACE": NAMESPACE, "FILE": "watches.yaml", "COLOR": "red", "OTHER": "a b"}
-    assert found.arguments == ("--reconcile-period=0s", "--watches-file=./watches.yaml")
-    assert found.sample == SAMPLE
+    given, found = manager(project, {"COLOR": "blue"})
+    assert given == {"WATCH_NAMESPACE": NAMESPACE, "FILE": "watches.yaml", "COLOR": "blue", "OTHER": "a b"}
+    assert found == ["--reconcile-period=0s", *arguments[:-1], "--watches-file=./watches.yaml"]
 
 
 def test_container_of_the_newest_cluster_service_version_is_the_manager(project: Path) -> None:
@@ -68,43 +63,39 @@ def test_container_of_the_newest_cluster_service_version_is_the_manager(project:
         return yaml.safe_dump({"kind": "ClusterServiceVersion", "spec": spec})
 
     files = {f"manifests/{each}/shop.clusterserviceversion.yaml": version(each) for each in ("2.9.0", "2.10.0")}
-    write(project, {"crds/shops.yaml": definition("Shop"), **files})
-    assert Case(project, Path("sample.yaml")).discover().variables["VERSION"] == "2.10.0"
+    write(project, files)
+    assert manager(project, {})[0]["VERSION"] == "2.10.0"
 
 
-def test_definitions_come_from_the_directory_with_the_watched_kinds(project: Path) -> None:
-    files = {"manifests/old/tills.yaml": definition("Till"), "other/shops.yaml": definition("Shop")}
-    write(
-        project, {**files, "other/tills.yaml": definition("Till"), "other/template.yaml": "{{ CustomResourceDefinition"}
-    )
-    found = Case(project, Path("sample.yaml")).discover().definitions
-    assert [each["metadata"]["name"] for each in found] == ["Shop", "Till"]
+def test_definitions_are_applied_before_the_manifests_of_the_entry(project: Path) -> None:
+    entry = {"project": ".", "object": "sample.yaml", "manifests": ["more.yaml"], "arguments": ["--a=b"]}
+    write(project, {"config/crd/bases/shops.yaml": "", "more.yaml": "", "cases.yaml": cases(**entry)})
+    (found,) = read_projects(project / "cases.yaml")
+    assert found.manifests == [project / "config/crd/bases", project / "more.yaml"]
+    assert (found.sample, found.arguments) == (SAMPLE, ["--a=b"])
 
 
 @pytest.mark.parametrize(
-    ("case", "message"),
+    ("entry", "message"),
     [
-        (Case(Path("missing"), Path("sample.yaml")), "expected a project's directory"),
-        (Case(Path(), Path("sample.yaml")), "no CustomResourceDefinition of Shop.shop.example.com"),
-        (Case(Path(), Path("missing.yaml")), "no such file"),
-        (Case(Path(), Path("watches.yaml")), "expected an object of a watched kind"),
-        (Case(Path(), Path("sample.yaml"), watches="missing.yaml"), r"no such watches file \(found: watches.yaml\)"),
-        (Case(Path(), Path("sample.yaml"), collections=Path("missing")), "no such file or directory"),
-        (Case(Path(), Path("sample.yaml"), collections=Path()), "expected a directory ansible_collections"),
+        ({"project": "missing"}, "missing: no such file or directory"),
+        ({"object": "missing.yaml"}, "missing.yaml: expected a file with one object"),
+        ({"object": "two.yaml"}, "two.yaml: expected a file with one object"),
+        ({"manifests": ["missing.yaml"]}, "missing.yaml: no such file or directory"),
+        ({"collections": "."}, "ansible_collections: no such file or directory"),
     ],
 )
-def test_missing_part_is_reported_with_its_place(
-    project: Path, monkeypatch: pytest.MonkeyPatch, case: Case, message: str
-) -> None:
-    monkeypatch.chdir(project)
+def test_missing_part_is_reported_with_its_place(project: Path, entry: dict[str, object], message: str) -> None:
+    given = {"project": ".", "object": "sample.yaml", **entry}
+    write(project, {"two.yaml": f"{SAMPLE}\n---\n{SAMPLE}\n", "cases.yaml": cases(**given)})
     with pytest.raises(ProjectError, match=message):
-        case.discover()
+        list(read_projects(project / "cases.yaml"))
 
 
 def test_paths_of_a_file_with_projects_are_relative_to_it(project: Path) -> None:
-    write(project, {"sub/cases.yaml": yaml.safe_dump([{"project": "..", "object": "sample.yaml", "name": "shop"}])})
-    (case,) = read_cases(project / "sub" / "cases.yaml")
-    assert (case.project.resolve(), case.name) == (project.resolve(), "shop")
+    write(project, {"sub/cases.yaml": cases(project="..", object="sample.yaml", name="shop")})
+    (found,) = read_projects(project / "sub" / "cases.yaml")
+    assert (found.directory, found.name) == (project.resolve(), "shop")
 
 
 @pytest.mark.parametrize("text", ["{}", "- project: x", "- 1", "- {project: x, object: y, other: z}", "[}"])
@@ -112,4 +103,4 @@ def test_invalid_file_with_projects_is_rejected_in_one_line(tmp_path: Path, text
     file = tmp_path / "cases.yaml"
     file.write_text(text)
     with pytest.raises(ProjectError, match=r"cases\.yaml"):
-        list(read_cases(file))
+        list(read_projects(file))

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from bench.contenders import PEER
+from bench.field import Runs
+from bench.field_objects import Objects
 from bench.judges.__main__ import main
-from bench.judges.field import read_report
+from bench.judges.field import judged as judged_projects
 from bench.judges.judges import JUDGES, CheckoutError
 from bench.judges.kubectl_commands import normalized
 from bench.judges.runs import failed_task, last_failure
@@ -80,10 +83,20 @@ def test_table_counts_each_column_and_lists_every_case_that_does_not_pass() -> N
 
 
 def test_public_operators_pass_if_outcome_and_objects_equal_those_of_the_peer() -> None:
-    rows = ["equal | Successful | Successful | 3 equal", "differs | Successful | Successful | 2 equal, 1 differences"]
-    rows += ["worse | Failed: no | Successful | 0 equal", "neither | Failed: no | Failed: no | 1 equal"]
-    head = ["project | outcome, rolecall | outcome, peer | objects", "--- | --- | --- | ---"]
-    found = read_report("".join(f"| {line} |\n" for line in [*head, *rows]) + "\ndiffers:\n\n- one | other\n")
+    def runs(project: str, ours: str, peer: str, *, is_different: bool = False) -> Runs:
+        ours_written: Objects = {"ConfigMap one": {"data.a": is_different}}
+        peers_written: Objects = {"ConfigMap one": {"data.a": False}}
+        return Runs(project, {WARM: ours, PEER: peer}, {WARM: ours_written, PEER: peers_written})
+
+    good, bad = "Successful", "Failed: no"
+    found = judged_projects(
+        [
+            runs("equal", good, good),
+            runs("differs", good, good, is_different=True),
+            runs("worse", bad, good),
+            runs("neither", bad, bad),
+        ]
+    )
     assert {case: found.verdict(case) for case in found.outcomes} == {
         "equal": Verdict.PASSES,
         "differs": Verdict.DIFFERS,

@@ -1,9 +1,7 @@
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-from bench.observer import Observer
+from bench.observer import Observer, outcome_of
 
 
 def widget(generation: int, status: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -55,15 +53,22 @@ async def events(*objects: tuple[str, dict[str, Any]]) -> AsyncIterator[tuple[st
         yield each
 
 
-async def test_who_waits_is_told_when_all_are_finished() -> None:
-    observer = Observer()
-    waiting = asyncio.create_task(observer.finished([("a", 1)], 10))
+async def test_several_objects_are_finished_when_the_last_one_is() -> None:
+    observer, other = Observer(), {**widget(1), "metadata": {"name": "b", "generation": 1}}
+    done = successful("10:00", observed=1)
     await observer.follow(
-        events(("ADDED", widget(1)), ("BOOKMARK", {}), ("MODIFIED", widget(1, successful("10:00", observed=1))))
+        events(("ADDED", widget(1)), ("ADDED", other), ("BOOKMARK", {}), ("MODIFIED", widget(1, done)))
     )
-    assert await waiting == observer.at["a", 1]
+    assert observer.finished_at([("a", 1), ("b", 1)]) == 0
+    await observer.follow(events(("MODIFIED", {**other, "status": done})))
+    assert observer.finished_at([("a", 1), ("b", 1)]) == observer.at["b", 1] >= observer.at["a", 1]
 
 
-async def test_what_never_finishes_is_waited_for_until_the_deadline() -> None:
-    with pytest.raises(TimeoutError, match="not within 0 s: the objects are finished"):
-        await Observer().finished([("a", 1)], 0)
+def test_outcome_is_known_from_the_conditions_of_both_runners() -> None:
+    def outcome(*conditions: dict[str, Any]) -> str:
+        return outcome_of(widget(1, {"conditions": conditions}))
+
+    assert outcome({"type": "Running", "status": "True", "reason": "Running"}) == ""
+    assert outcome({"type": "Running", "status": "True", "reason": "Successful"}) == "Successful"
+    failure = {"type": "Failure", "status": "True", "message": "no"}
+    assert outcome({"type": "Running", "status": "False", "reason": "Failed"}, failure) == "Failed: no"
