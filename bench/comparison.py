@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 
 from bench.contenders import PEER, WORKERS, Contender, rings
-from bench.report import Collection, Goal, Measure, at_most
+from bench.report import Collection, Measure
 from bench.stage import Stage, progress
 from bench.subjects import PODS_EACH, SUBJECTS
 
@@ -30,16 +30,16 @@ async def measure_single(stage: Stage, chosen: Sequence[Contender]) -> list[Meas
             for _ in range(stage.effort.rounds):
                 for ring in all_rings:
                     before = ring.operator.cpu_seconds
-                    seconds.add(ring.name, await ring.change(subject, ring.keys("single", 1)))
+                    seconds.add(ring.contender.name, await ring.change(subject, ring.keys("single", 1)))
                     await ring.quiet()
-                    cpu.add(ring.name, ring.operator.cpu_seconds - before)
+                    cpu.add(ring.contender.name, ring.operator.cpu_seconds - before)
             progress(f"{subject.title}: one unchanged object: {seconds}")
             what = f"{subject.title}: unchanged reconcile, one object, from trigger to status written"
-            measures.append(Measure(what, "s", seconds.samples, at_most(0.30, 0.20)))
+            measures.append(Measure(what, "s", seconds.samples, (0.30, 0.20)))
             # CPU time is counted in hundredths, so single samples are coarse.
             means = {name: [statistics.mean(values)] for name, values in cpu.samples.items()}
             what = f"{subject.title}: CPU of an unchanged reconcile, whole tree"
-            measures.append(Measure(what, "CPU s", means, at_most(0.28, 0.18), "mean of all rounds"))
+            measures.append(Measure(what, "CPU s", means, (0.28, 0.18), "mean of all rounds"))
     return measures
 
 
@@ -53,12 +53,12 @@ async def measure_many(stage: Stage, chosen: Sequence[Contender]) -> list[Measur
                 count = effort.slow_objects if ring.contender.is_slow else effort.objects
                 keys = ring.keys("many", count)
                 await ring.create_content(subject, keys, 1)
-                rates.add(ring.name, count / await ring.change(subject, keys))
+                rates.add(ring.contender.name, count / await ring.change(subject, keys))
                 await ring.quiet()
             what = f"{subject.title}: {effort.objects} unchanged objects"
             progress(f"{what}, a second: {rates}")
             reference = statistics.median(rates.samples.get(PEER, [GO_RUNNER_RATE]))
-            goals = tuple(Goal(times * reference, is_least=True) for times in (10, 15))
+            goals = (10 * reference, 15 * reference)
             remark = f"{WORKERS} workers; {effort.slow_objects} objects only for contenders with a new process per play"
-            measures.append(Measure(what, "reconciles/s", rates.samples, goals, remark))
+            measures.append(Measure(what, "reconciles/s", rates.samples, goals, remark, are_goals_least=True))
     return measures

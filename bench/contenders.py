@@ -6,7 +6,6 @@ directory with watches.yaml and roles.
 """
 
 import itertools
-import os
 import shutil
 import sys
 import time
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.observer import Observer, observing, turn_of
-from bench.operator_process import RUN, Operator, running
+from bench.operator_process import RUN, Operator, clean_environment, running
 from bench.stage import PROJECT, Stage, side_by_side
 from bench.subjects import CONTENT, PODS_EACH, SUBJECTS, Subject
 
@@ -71,11 +70,6 @@ class Ring:
     observers: dict[GVK, Observer]
     _revisions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
-    @property
-    def name(self) -> str:
-        """The contender's name."""
-        return self.contender.name
-
     def keys(self, prefix: str, count: int) -> list[ObjectKey]:
         """Return where so many objects lie."""
         return [ObjectKey(self.namespace, f"{prefix}-{number:03d}") for number in range(count)]
@@ -109,7 +103,7 @@ class Ring:
 
     async def _finished(self, subject: Subject, objects: Sequence[RawObject], within_seconds: float) -> float:
         observer, turns = self.observers[subject.gvk], list(map(turn_of, objects))
-        what = f"{self.name}, {subject.title}: all objects are finished"
+        what = f"{self.contender.name}, {subject.title}: all objects are finished"
         finished: float = await self.operator.until(lambda: observer.finished_at(turns), within_seconds, what)
         return finished
 
@@ -158,12 +152,11 @@ def _project(stage: Stage) -> Path:
 
 def _environment(stage: Stage, contender: Contender, namespace: str) -> dict[str, str]:
     common = {
-        **os.environ,
+        **clean_environment(Path.home(), contender.programs),
         "KUBECONFIG": str(stage.kubeconfig),
         "WATCH_NAMESPACE": namespace,
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_COLLECTIONS_PATH": str(PROJECT / "src" / "rolecall" / "collections"),
-        "PATH": f"{contender.programs}{os.pathsep}{os.environ['PATH']}",
     }
     # The handlers import modules of the benchmark; what PYTHONPATH adds must not slow the others down.
     return common | {"PYTHONPATH": str(PROJECT), "WORKERS": str(WORKERS)} if contender.name == KOPF else common

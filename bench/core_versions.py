@@ -10,6 +10,7 @@ processes below it. The cost of a task is the difference between a role with COP
 """
 
 import argparse
+import asyncio
 import contextlib
 import os
 import random
@@ -18,11 +19,23 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
+from rolecall.runner.runs.variables import extra_vars
+from rolecall.runner.runs.workspace import Workspace
+from rolecall.runner.warm.starter import ForkserverStarter
 
 PROJECT = Path(__file__).resolve().parents[1]
 COPIES = 10
+RUNS = 3
+"""How many runs are measured together: the kernel counts hundredths of a second."""
 _NOTHING = "no tasks"
 _CONFIG_MAP = "{api_version: v1, kind: ConfigMap, namespace: default, name: core-versions}"
 TASKS = {
@@ -74,7 +87,7 @@ def main() -> None:
 def _write_roles(directory: Path) -> None:
     """Write a role for each kind of task."""
     for case, task in {_NOTHING: "", **TASKS}.items():
-        role = directory / "roles" / role_of(case)
+        role = directory / "roles" / _role_of(case)
         for name in ("tasks", "templates"):
             (role / name).mkdir(parents=True)
         text = "".join(f"- name: Task {number}\n  {task}\n" for number in range(COPIES) if task)
@@ -83,19 +96,17 @@ def _write_roles(directory: Path) -> None:
         (role / "templates" / "text.j2").write_text("{{ ansible_version.full }}\n")
 
 
-def role_of(case: str) -> str:
+def _role_of(case: str) -> str:
     """Return the name of the role with the tasks of a case."""
     return "".join(character if character.isalnum() else "_" for character in case)
 
 
 @contextlib.contextmanager
-def _worker(python: str, directory: str, kubeconfig: str) -> Any:
-    environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig, "BENCH_FOLDER": directory}
-    environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}:{PROJECT}/src"}
-    command = [python, "-m", "bench.core_versions_worker"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, cwd=PROJECT
-    ) as process:
+def _worker(python: str, directory: str, kubeconfig: str) -> Iterator[subprocess.Popen[str]]:
+    environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig}
+    environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}/src"}
+    command, pipe = [python, __file__, "--worker", directory], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True, cwd=PROJECT) as process:
         yield process
         process.stdin and process.stdin.close()
 
@@ -126,10 +137,56 @@ def _table(names: list[str], measured: dict[str, dict[str, list[float]]], chosen
 def _costs(measured: dict[str, dict[str, list[float]]], case: str, name: str) -> list[float]:
     if case not in TASKS:
         return measured[case][name]
-    return [
-        max(own - base, 0.01) / COPIES for own, base in zip(measured[case][name], measured[_NOTHING][name], strict=True)
-    ]
+    pairs = zip(measured[case][name], measured[_NOTHING][name], strict=True)
+    return [max(own - base, 0.01) / COPIES for own, base in pairs]
+
+
+async def _work(directory: Path) -> None:
+    """Read names of cases, run their roles with the ansible-core of this interpreter, and write CPU seconds."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # where log lines go
+    contents = [directory / "roles", *(PROJECT / "roles" / name for name in SAMPLES)]
+    async with ForkserverStarter(contents) as starter:
+        if starter.server:
+            await starter.server.ready  # without a limit: other work on the machine may delay it
+        runner = ProcessRunner(starter)
+        loop = asyncio.get_running_loop()
+        while line := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
+            answer = version("ansible-core") if line == "version" else await _measured(directory, starter, runner, line)
+            answers.write(f"{answer}\n")
+            answers.flush()
+
+
+async def _measured(directory: Path, starter: ForkserverStarter, runner: ProcessRunner, case: str) -> float:
+    role = PROJECT / "roles" / case if case in SAMPLES else directory / "roles" / _role_of(case)
+    gvk, key, variables = GVK("bench.rolecall.dev", "v1", "Version"), ObjectKey("default", _role_of(case)), {}
+    if case in SAMPLES:
+        api_version, kind, name = SAMPLES[case]
+        gvk, key = GVK.of_object({"apiVersion": api_version, "kind": kind}), ObjectKey(*name.split("/"))
+        async with await Client.connect(os.environ["KUBECONFIG"]) as client:
+            variables = extra_vars(await client.get(gvk, key), Watch(gvk, RoleContent(role)), mark_unsafe=True)
+    workspace = Workspace(directory / "runs" / version("ansible-core"), gvk, key)
+    used = 0.0
+    for _ in range(RUNS):
+        ident = new_ident()
+        workspace.prepare(ident, variables)
+        before = _children_seconds(starter)
+        summary = await runner.run(RunSpec(ident, workspace, RoleContent(role)), lambda _event: None)
+        if summary.failures:
+            sys.exit(f"{version('ansible-core')}, {case}: {summary.failures}")
+        if starter.server:
+            await starter.server.idle.wait()  # the server has reaped the run
+        used += _children_seconds(starter) - before
+    return used / RUNS
+
+
+def _children_seconds(starter: ForkserverStarter) -> float:
+    """Return the CPU seconds of the children that the fork server has reaped, with all that these have reaped."""
+    if not starter.server:
+        return 0.0
+    fields = Path(f"/proc/{starter.server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_work(Path(sys.argv[2]))) if sys.argv[1] == "--worker" else main()

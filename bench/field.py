@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import os
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -25,11 +24,11 @@ from typing import Final
 import yaml
 from bench.contenders import PEER, WARM, Contender
 from bench.field_objects import Comparison, Objects, compare, snapshot, written
-from bench.field_projects import NAMESPACE, Project, ProjectError, read_projects
+from bench.field_projects import NAMESPACE, Project, read_projects
 from bench.observer import SUCCESSFUL, outcome_of
 from bench.operator_process import STARTED, Operator, clean_environment, program, running
 from bench.report import Collection, Measure, table
-from bench.stage import Kubectl, progress
+from bench.stage import Kubectl, print_report, progress
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
@@ -64,18 +63,9 @@ class Runs:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all projects and print the report; return 1 if a project's parts are missing, 130 when interrupted."""
+    """Run all projects and print the report; return 1 if a project's parts are missing, 130 if interrupted."""
     options = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the control plane is stopped then too
-    try:
-        sys.stdout.write(report(run_projects(options)))
-    except (ProjectError, OSError) as error:
-        progress(f"The comparison can't be made: {error}")
-        return 1
-    except KeyboardInterrupt:
-        progress("Interrupted; everything is stopped")
-        return 130
-    return 0
+    return print_report(lambda: report(run_projects(options)))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -22,10 +22,8 @@ from rolecall.kube.references import RawObject
 NAMESPACE: Final = "field"
 _KEYS: Final = frozenset({"project", "object", "name", "collections", "manifests", "variables", "arguments"})
 _DOCKERFILES: Final = ("Dockerfile", "Containerfile", "build/Dockerfile")
-_MANAGER_PLACES: Final = (
-    *("config/manager/*.y*ml", "deploy/*.y*ml"),
-    *("bundle/manifests/*clusterserviceversion*", "**/*clusterserviceversion*"),
-)
+_VERSION: Final = "*clusterserviceversion*"
+_MANAGER_PLACES: Final = ("config/manager/*.y*ml", "deploy/*.y*ml", f"bundle/manifests/{_VERSION}", f"**/{_VERSION}")
 _FIELD_VALUES: Final = {
     "metadata.namespace": NAMESPACE,
     "metadata.annotations['olm.targetNamespaces']": NAMESPACE,
@@ -34,7 +32,7 @@ _FIELD_VALUES: Final = {
 """The values of variables that refer to a field of the manager's pod; others aren't set."""
 
 
-class ProjectError(Exception):
+class ProjectError(RuntimeError):
     """A project lacks a part, or the part can't be read; the message names the file."""
 
 
@@ -68,14 +66,14 @@ def read_projects(file: Path) -> Iterator[Project]:
         if not isinstance(entry, dict) or not {"project", "object"} <= entry.keys() <= _KEYS:
             raise ProjectError(f"{file}: expected a list of mappings with project and object, found {entry!r}")
         project = (base / entry["project"]).resolve()
-        files = [path for path in (project / entry["object"], base / entry["object"]) if path.is_file()]
+        places = project / entry["object"], base / entry["object"]
+        samples = next((_documents(path) for path in places if path.is_file()), [])
         manifests = [path for path in [project / "config/crd/bases"] if path.is_dir()]
         manifests += [base / each for each in entry.get("manifests", ())]
         collections = (base / entry["collections"]).resolve() if "collections" in entry else None
         for path in (project, *manifests, *([collections / "ansible_collections"] if collections else [])):
             if not path.exists():
                 raise ProjectError(f"{path}: no such file or directory, named in {file}")
-        samples = _documents(files[0]) if files else []
         if len(samples) != 1:
             raise ProjectError(f"{entry['object']}: expected a file with one object, in {project} or {base}")
         samples[0]["metadata"].pop("namespace", None)  # each run has one namespace, and its operator watches that

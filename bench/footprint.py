@@ -8,10 +8,10 @@ down, so no time is taken in the meantime.
 import asyncio
 from collections.abc import Sequence
 
-from bench.contenders import WORKERS, Contender, Ring, create_satisfied, ring
-from bench.report import Collection, Measure, at_most
+from bench.contenders import WORKERS, Contender, create_satisfied, ring
+from bench.report import Collection, Measure
 from bench.stage import Stage, progress
-from bench.subjects import PLAIN, PODS_EACH, SUBJECTS, Subject
+from bench.subjects import PLAIN, PODS_EACH, SUBJECTS
 
 from rolecall.kube.references import ObjectKey
 
@@ -31,16 +31,17 @@ async def measure_memory(stage: Stage, chosen: Sequence[Contender]) -> list[Meas
             base = alone.operator.memory_mib
             idle.add(each.name, base)
             for subject in SUBJECTS:
-                peak = await _peak(alone, subject, keys)
+                working = asyncio.create_task(alone.change(subject, keys))
+                peak = await alone.operator.peak_mib(working, _PAUSE_SECONDS)
+                await working
+                await alone.quiet()
                 added[subject.title].add(each.name, (peak - base) / WORKERS)
                 progress(f"{each.name}: {base:.0f} MiB idle, {peak:.0f} MiB with {WORKERS} runs of {subject.title}")
-    return [
-        Measure("memory of the tree, idle after its first reconciles", "MiB PSS", idle.samples, at_most(200.0)),
-        *(
-            Measure(f"{title}: memory for each concurrent run, above idle", "MiB PSS", each.samples, at_most(40.0))
-            for title, each in added.items()
-        ),
-    ]
+    measures = [Measure("memory of the tree, idle after its first reconciles", "MiB PSS", idle.samples, (200.0,))]
+    for title, each_added in added.items():
+        what = f"{title}: memory for each concurrent run, above idle"
+        measures.append(Measure(what, "MiB PSS", each_added.samples, (40.0,)))
+    return measures
 
 
 async def measure_start(stage: Stage, chosen: Sequence[Contender]) -> list[Measure]:
@@ -49,26 +50,13 @@ async def measure_start(stage: Stage, chosen: Sequence[Contender]) -> list[Measu
     namespaces = {each.name: await stage.namespace(f"start-{each.name}") for each in chosen}
     for number in range(stage.effort.starts):
         for each in chosen:
-            seconds.add(each.name, await _first_reconcile(stage, each, ObjectKey(namespaces[each.name], f"n-{number}")))
+            key = ObjectKey(namespaces[each.name], f"n-{number}")
+            created = await create_satisfied(stage, PLAIN, key)
+            async with ring(stage, each, key.namespace) as alone:
+                seconds.add(each.name, await alone.seconds_from_start(PLAIN, created, _FIRST_SECONDS))
+                await alone.quiet()
+            await stage.client.delete(PLAIN.gvk, key)
     for name, values in seconds.samples.items():
         progress(f"{name}: first reconcile done after {', '.join(f'{value:.2f}' for value in values)} s")
     what = "start of the operator, until its first reconcile is done"
-    return [Measure(what, "s", seconds.samples, at_most(3.0), "an unchanged object of the plain role")]
-
-
-async def _first_reconcile(stage: Stage, contender: Contender, key: ObjectKey) -> float:
-    """Start a contender that finds one new object, which has its pods already."""
-    created = await create_satisfied(stage, PLAIN, key)
-    async with ring(stage, contender, key.namespace) as alone:
-        seconds = await alone.seconds_from_start(PLAIN, created, _FIRST_SECONDS)
-        await alone.quiet()
-    await stage.client.delete(PLAIN.gvk, key)
-    return seconds
-
-
-async def _peak(alone: Ring, subject: Subject, keys: Sequence[ObjectKey]) -> float:
-    working = asyncio.create_task(alone.change(subject, keys))
-    peak = await alone.operator.peak_mib(working, _PAUSE_SECONDS)
-    await working
-    await alone.quiet()
-    return peak
+    return [Measure(what, "s", seconds.samples, (3.0,), "an unchanged object of the plain role")]

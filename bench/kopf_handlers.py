@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kopf
-from bench.subjects import POD_SCALER, WIDGET
+from bench.subjects import CONTAINERS, POD_SCALER, WIDGET
 from kubernetes import client, config
 
 from rolecall.kube.references import GVK
@@ -38,16 +38,14 @@ def configure(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> Non
 
 @kopf.on.create(POD_SCALER.group, POD_SCALER.version, "podscalers")
 @kopf.on.update(POD_SCALER.group, POD_SCALER.version, "podscalers")
-def scale(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
-    """Do what the role podscaler does."""
-    patch.status.update(_finished(body, _scale(memo.core, dict(body))))
-
-
 @kopf.on.create(WIDGET.group, WIDGET.version, "widgets")
 @kopf.on.update(WIDGET.group, WIDGET.version, "widgets")
-def complete(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
-    """Do what the plain role does."""
-    patch.status.update(_finished(body, _complete(memo.core, dict(body))))
+def reconcile(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
+    """Do what the role of the kind does."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "Successful", "status": "True", "reason": "Successful", "lastTransitionTime": now}
+    patch.status.update(_run(memo.core, dict(body)))
+    patch.status.update(conditions=[condition], observedGeneration=body.metadata["generation"])
 
 
 @kopf.on.event("v1", "pods")
@@ -58,10 +56,12 @@ def replace(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) ->
     for owner in body.metadata.get("ownerReferences", ()):
         plural = {POD_SCALER.kind: "podscalers", WIDGET.kind: "widgets"}[owner["kind"]]
         gvk = GVK.of(owner["apiVersion"], owner["kind"])
-        obj = memo.custom.get_namespaced_custom_object(
-            gvk.group, gvk.version, body.metadata.namespace, plural, owner["name"]
-        )
-        (_scale if gvk == POD_SCALER else _complete)(memo.core, obj)
+        place = gvk.group, gvk.version, body.metadata.namespace, plural
+        _run(memo.core, memo.custom.get_namespaced_custom_object(*place, owner["name"]))
+
+
+def _run(core: client.CoreV1Api, obj: Fields) -> Fields:
+    return (_scale if obj["kind"] == POD_SCALER.kind else _complete)(core, obj)
 
 
 def _scale(core: client.CoreV1Api, obj: Fields) -> Fields:
@@ -93,21 +93,7 @@ def _pods(core: client.CoreV1Api, namespace: str, labels: Mapping[str, str]) -> 
 
 
 def _pod(obj: Fields, labels: Mapping[str, str], **name: str) -> Fields:
-    owner = {
-        "apiVersion": obj["apiVersion"],
-        "kind": obj["kind"],
-        "name": obj["metadata"]["name"],
-        "uid": obj["metadata"]["uid"],
-        "controller": True,
-    }
-    containers = [{"name": "nginx", "image": "nginx:latest"}]
-    return {
-        "metadata": {**name, "labels": dict(labels), "ownerReferences": [owner]},
-        "spec": {"containers": containers},
-    }
-
-
-def _finished(body: kopf.Body, fields: Fields) -> Fields:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    condition = {"type": "Successful", "status": "True", "reason": "Successful", "lastTransitionTime": now}
-    return {**fields, "conditions": [condition], "observedGeneration": body.metadata["generation"]}
+    owner = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "controller": True}
+    owner |= {key: obj["metadata"][key] for key in ("name", "uid")}
+    metadata = {**name, "labels": dict(labels), "ownerReferences": [owner]}
+    return {"metadata": metadata, "spec": {"containers": CONTAINERS}}

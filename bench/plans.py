@@ -10,7 +10,6 @@ The crash test is that of a role which creates ConfigMaps, one task for each.
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -27,7 +26,6 @@ from rolecall.kube.metadata import status_of
 from rolecall.kube.references import GVK
 
 PLAN_GOAL_SECONDS, REPLAY_GOAL_SECONDS, CRASH_TEST_GOAL_SECONDS = 120.0, 1.0, 900.0
-_PARTS = ("watches.yaml", "roles", "ansible.cfg")
 _WRITES_OF_OPERATOR = 2
 """The status of the running and of the finished reconcile."""
 _PLANNED = (0, 2)
@@ -38,9 +36,8 @@ _DONE_SECONDS, _PER_OBJECT_SECONDS, _LOOK_SECONDS = 120.0, 5.0, 1.0
 async def measure(stage: Stage) -> list[Measure]:
     """Plan as many objects of each of the four kinds, and replay records of them."""
     directory, namespace = stage.subdirectory("plans"), await stage.namespace("bench-plans")
-    for part in _PARTS:
-        copy = shutil.copytree if (PROJECT / part).is_dir() else shutil.copy
-        copy(PROJECT / part, directory / part)
+    for part in ("watches.yaml", "roles", "ansible.cfg"):
+        (directory / part).symlink_to(PROJECT / part)
     text, count = (CONTENT / "fleet.yaml").read_text(), stage.effort.planned
     manifests = [
         each for number in range(count // 4) for each in yaml.safe_load_all(text.replace("NUMBER", str(number)))

@@ -78,11 +78,9 @@ async def _measure_many(stage: Stage, directory: Path, count: int, base: float) 
     keys = [ObjectKey(namespace, f"widget-{number:05d}") for number in range(count)]
     progress(f"{title}: creating them")
     await side_by_side(stage.client.create(_widget(key)) for key in keys)
-    workers = f"{default_workers()} workers, instant plays"
     async with _operator(stage, directory, namespace) as (operator, plays):
-        seconds, used = await _reconcile_all(stage, operator, plays, keys)
-        first = _passed(count, seconds, used, "first reconcile of all", f"status written twice; {workers}")
-        progress(f"{title}: reconciled in {seconds:.1f} s; idle for {IDLE_SECONDS:g} s")
+        first = await _reconcile_all(stage, operator, plays, keys, "first reconcile of all; status written twice")
+        progress(f"{title}: reconciled; idle for {IDLE_SECONDS:g} s")
         cpu = await _idle(operator)
         memory = (operator.memory_mib - base) / count * _KIB
         needless = plays.read().count - count
@@ -91,8 +89,7 @@ async def _measure_many(stage: Stage, directory: Path, count: int, base: float) 
         latencies = [await _latency(stage, plays, key, revision) for revision, key in chosen]
     progress(f"{title}: starting the operator again")
     async with _operator(stage, directory, namespace) as (operator, plays):
-        seconds, used = await _reconcile_all(stage, operator, plays, keys)
-        again = _passed(count, seconds, used, "reconcile of all after a restart", f"nothing to write; {workers}")
+        again = await _reconcile_all(stage, operator, plays, keys, "reconcile of all after a restart; nothing to write")
     return [
         of_warm(f"{title}: memory for each, after a reconcile of all", memory, "KiB", MEMORY_GOAL_KIB, "PSS"),
         of_warm(f"{title}: CPU while idle", cpu, "%", CPU_GOAL_PERCENT, f"over {IDLE_SECONDS:g} s"),
@@ -110,27 +107,24 @@ async def _idle(operator: Operator) -> float:
     return 100 * (operator.cpu_seconds - before) / (time.monotonic() - started)
 
 
-async def _reconcile_all(stage: Stage, operator: Operator, plays: Plays, keys: list[ObjectKey]) -> tuple[float, float]:
-    """Wait until each object had its first run and every status is written; return the seconds, and those of CPU."""
-    cpu, count = operator.cpu_seconds, len(keys)
+async def _reconcile_all(
+    stage: Stage, operator: Operator, plays: Plays, keys: list[ObjectKey], what: str
+) -> list[Measure]:
+    """Wait until each object had its first run and every status is written; measure the time from play to play."""
+    before, count = operator.cpu_seconds, len(keys)
     within_seconds = _PLAY_SECONDS + count * _PER_OBJECT_SECONDS
     await operator.until(lambda: len(plays.read().last) == count, within_seconds, "each object had a play")
-    took = max(plays.last.values()) - plays.first, operator.cpu_seconds - cpu
+    rate, used = count / (max(plays.last.values()) - plays.first), operator.cpu_seconds - before
 
     async def are_settled() -> bool:
-        async for page, _ in stage.client.list_pages(WIDGET, keys[0].namespace):
-            if not all(map(_is_settled, page)):
-                return False
-        return True
+        pages = stage.client.list_pages(WIDGET, keys[0].namespace)
+        return all([_is_settled(obj) async for page, _ in pages for obj in page])
 
     await until(are_settled, _PLAY_SECONDS, "every status is written")
-    return took
-
-
-def _passed(count: int, seconds: float, cpu_seconds: float, what: str, remark: str) -> list[Measure]:
+    remark = f"{default_workers()} workers, instant plays"
     return [
-        of_warm(f"{count:,} objects: {what}", count / seconds, "reconciles/s", remark=remark),
-        of_warm(f"{count:,} objects: the operator's CPU for each of these", 1000 * cpu_seconds / count, "ms"),
+        of_warm(f"{count:,} objects: {what}", rate, "reconciles/s", remark=remark),
+        of_warm(f"{count:,} objects: the operator's CPU for each of these", 1000 * used / count, "ms"),
     ]
 
 
@@ -177,9 +171,6 @@ def _is_settled(obj: RawObject) -> bool:
 
 
 def _widget(key: ObjectKey) -> RawObject:
-    return {
-        "apiVersion": WIDGET.api_version,
-        "kind": WIDGET.kind,
-        "metadata": {"name": key.name, "namespace": key.namespace, "labels": {"app": "bench", "widget": key.name}},
-        "spec": {"revision": 0, "replicas": 3, "image": "nginx:latest", "settings": {"color": "red", "size": 7}},
-    }
+    metadata = {"name": key.name, "namespace": key.namespace, "labels": {"app": "bench", "widget": key.name}}
+    spec = {"revision": 0, "replicas": 3, "image": "nginx:latest", "settings": {"color": "red", "size": 7}}
+    return {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": metadata, "spec": spec}

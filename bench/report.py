@@ -12,42 +12,26 @@ from bench.contenders import COLD, PEER, WARM
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """A limit that a value should keep: the most that it should be, or the least."""
-
-    limit: float
-    is_least: bool = False
-
-    def __str__(self) -> str:
-        """Return the limit with its direction."""
-        return f"{'≥' if self.is_least else '≤'} {number(self.limit)}"
-
-    def is_met(self, value: float) -> bool:
-        """Return whether a value keeps the limit."""
-        return value >= self.limit if self.is_least else value <= self.limit
-
-
-def at_most(*limits: float) -> tuple[Goal, ...]:
-    """Return goals that are upper limits, the easiest first."""
-    return tuple(Goal(limit) for limit in limits)
-
-
-@dataclass(frozen=True, slots=True)
 class Measure:
-    """One line: what is measured, in which unit, the samples by contender, the goals of rolecall warm, and a remark."""
+    """One line: what is measured, in which unit, the samples by contender, the goals of rolecall warm, and a remark.
+
+    Goals are the most that a value should be, or the least; the easiest comes first.
+    """
 
     what: str
     unit: str
     samples: Mapping[str, Sequence[float]]
-    goals: tuple[Goal, ...] = ()
+    goals: tuple[float, ...] = ()
     remark: str = ""
+    are_goals_least: bool = False
 
     @property
     def verdict(self) -> str:
         """Return how many of the goals rolecall warm meets; nothing without goals or without it."""
         if not self.goals or not self.samples.get(WARM):
             return ""
-        met = [goal.is_met(statistics.median(self.samples[WARM])) for goal in self.goals]
+        value = statistics.median(self.samples[WARM])
+        met = [value >= goal if self.are_goals_least else value <= goal for goal in self.goals]
         return "met" if all(met) else "first met" if any(met) else "**missed**"
 
     def ratio(self, contender: str) -> str:
@@ -60,7 +44,7 @@ class Measure:
 
 def of_warm(what: str, value: float, unit: str, goal: float | None = None, remark: str = "") -> Measure:
     """Return a measure with one value, that of rolecall warm, and the most that it should be."""
-    return Measure(what, unit, {WARM: [value]}, () if goal is None else at_most(goal), remark)
+    return Measure(what, unit, {WARM: [value]}, () if goal is None else (goal,), remark)
 
 
 @dataclass(slots=True)
@@ -94,7 +78,8 @@ def table(measures: Sequence[Measure], names: Sequence[str]) -> str:
     columns = ["measure", "goal", "", *names, *(f"{name} / {WARM}" for name in others), "remark"]
     lines = [_line(columns), "|---" * len(columns) + "|"]
     for each in measures:
-        goals = ", then ".join(map(str, each.goals))
+        sign = "≥" if each.are_goals_least else "≤"
+        goals = ", then ".join(f"{sign} {number(goal)}" for goal in each.goals)
         cells = [_cell(each.samples.get(name, ())) for name in names]
         ratios = [each.ratio(name) for name in others]
         lines.append(_line([f"{each.what} ({each.unit})", goals, each.verdict, *cells, *ratios, each.remark]))

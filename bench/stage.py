@@ -6,6 +6,7 @@ report, because reported times are recorded when something happens.
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,8 @@ from typing import Any, TypeVar
 import yaml
 
 from rolecall.kube.client import Client
-from rolecall.workbench.controlplane import ControlPlane
+from rolecall.kube.errors import KubeError
+from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 
 PROJECT = Path(__file__).resolve().parents[1]
 LOOK_EVERY_SECONDS = 0.05
@@ -96,6 +98,21 @@ class Kubectl:
 def progress(text: str) -> None:
     """Print progress."""
     sys.stderr.write(f"[{time.strftime('%H:%M:%S')}] {text}\n")
+
+
+def print_report(measure: Callable[[], str]) -> int:
+    """Print the report that a call returns, and return the exit code: 1 after an error, 130 if interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also stops the control plane
+    try:
+        report = measure()
+    except (ControlPlaneError, KubeError, RuntimeError, OSError) as error:
+        progress(f"The benchmark failed: {error}")
+        return 1
+    except KeyboardInterrupt:
+        progress("Interrupted; everything is stopped")
+        return 130
+    sys.stdout.write(report)
+    return 0
 
 
 async def until(find: Callable[[], Any], within_seconds: float, what: str) -> Any:

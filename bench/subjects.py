@@ -18,7 +18,7 @@ POD_SCALER = GVK("scaling.example.com", "v1", "PodScaler")
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
 PODS_EACH = 2
 CONTENT = Path(__file__).with_name("content")
-_CONTAINERS = [{"name": "nginx", "image": "nginx:latest"}]
+CONTAINERS = [{"name": "nginx", "image": "nginx:latest"}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +33,16 @@ class Subject:
         """Return a new object that wants so many pods."""
         wish = {"count": pods, "selector": {self.label: key.name}} if self.gvk == POD_SCALER else {"pods": pods}
         metadata = {"name": key.name, "namespace": key.namespace}
-        return {
-            "apiVersion": self.gvk.api_version,
-            "kind": self.gvk.kind,
-            "metadata": metadata,
-            "spec": {**wish, "revision": 0},
-        }
+        spec = {**wish, "revision": 0}
+        return {"apiVersion": self.gvk.api_version, "kind": self.gvk.kind, "metadata": metadata, "spec": spec}
 
     def pods(self, key: ObjectKey, count: int) -> Iterator[RawObject]:
         """Yield pods that satisfy such an object before any operator has seen it."""
         first = "" if self.gvk == WIDGET else "scaled-"  # the plain role requests certain names
         for number in range(count):
-            metadata = {
-                "name": f"{first}{key.name}-{number}",
-                "namespace": key.namespace,
-                "labels": {self.label: key.name},
-            }
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": _CONTAINERS}}
+            name, labels = f"{first}{key.name}-{number}", {self.label: key.name}
+            metadata = {"name": name, "namespace": key.namespace, "labels": labels}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": CONTAINERS}}
 
 
 PLAIN = Subject(WIDGET, "plain", "widget")

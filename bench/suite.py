@@ -6,8 +6,6 @@ rolecall; those in ``COMPARED`` compare contenders. Each can run separately.
 
 import argparse
 import asyncio
-import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,15 +16,12 @@ from bench.contenders import NAMES, PEER, WARM, Contender, contenders
 from bench.machine import describe_machine, load_average
 from bench.operator_process import program
 from bench.report import Measure, head, table
-from bench.stage import PROJECT, QUICK, Effort, Kubectl, Stage, progress
+from bench.stage import PROJECT, QUICK, Effort, Kubectl, Stage, print_report, progress
 from bench.subjects import CONTENT, POD_SCALER, with_revision
 
 from rolecall.kube.client import Client
-from rolecall.kube.errors import KubeError
-from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
+from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import read_manifests
-
-INTERRUPTED = 130
 
 ALONE: Mapping[str, Callable[[Stage], Awaitable[list[Measure]]]] = {
     "ready": readiness.measure,
@@ -52,20 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.peer and (options.peer_programs or PEER in (options.contender or ())):
         parser.error("--peer PATH is missing: it names the peer's binary")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM also stops the control plane
     sections = options.only or [name for name in SECTIONS if name not in ON_DEMAND]
     every = contenders(options.peer, options.peer_programs)
     chosen = [each for each in every if each.name in (options.contender or NAMES)]
-    try:
-        report = asyncio.run(_run(sections, chosen, QUICK if options.quick else Effort()))
-    except (ControlPlaneError, KubeError, TimeoutError, RuntimeError) as error:
-        progress(f"The benchmark failed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        progress("Interrupted; everything is stopped")
-        return INTERRUPTED
-    sys.stdout.write(report)
-    return 0
+    return print_report(lambda: asyncio.run(_run(sections, chosen, QUICK if options.quick else Effort())))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -110,15 +95,11 @@ async def _run(sections: Sequence[str], chosen: Sequence[Contender], effort: Eff
 
 @asynccontextmanager
 async def _stage(directory: Path, effort: Effort) -> AsyncIterator[Stage]:
-    control_plane = ControlPlane("bench", state_directory=directory / "control-planes", report=progress)
-    await asyncio.to_thread(control_plane.start)
-    try:
-        _define(Kubectl(control_plane))
-        account = control_plane.service_account_kubeconfig("rolecall-system", "rolecall")
-        async with await Client.connect(str(control_plane.kubeconfig)) as client:
-            yield Stage(directory, client, control_plane.kubeconfig, account, effort)
-    finally:
-        await asyncio.to_thread(control_plane.stop)
+    with ControlPlane("bench", state_directory=directory / "control-planes", report=progress) as plane:
+        _define(Kubectl(plane))
+        account = plane.service_account_kubeconfig("rolecall-system", "rolecall")
+        async with await Client.connect(str(plane.kubeconfig)) as client:
+            yield Stage(directory, client, plane.kubeconfig, account, effort)
 
 
 def _define(kubectl: Kubectl) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,11 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
 
 
 async def outcome_of(
-    operator: Operator, directory: Path, *events: RawObject, timeout_seconds: float = 60
+    operator: Operator,
+    directory: Path,
+    *events: RawObject,
+    timeout_seconds: float = 60,
+    on_watch: Callable[[], object] = lambda: None,
 ) -> tuple[str, float, float, float]:
     """Reconcile a Shop whose watch has these events, and nothing after them until its timeout."""
 
@@ -54,6 +58,7 @@ async def outcome_of(
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"".join(json.dumps(each).encode() + b"\n" for each in events))
+        on_watch()
         await asyncio.sleep(float(request.query["timeoutSeconds"]))
         return response
 
@@ -77,10 +82,8 @@ async def test_outcome_of_a_run_without_conditions_is_its_timeout(operator: Oper
 
 
 async def test_exit_of_the_runner_is_the_outcome(operator: Operator, tmp_path: Path) -> None:
-    waiting = asyncio.create_task(outcome_of(operator, tmp_path, seen("one", reason="Running")))
-    await asyncio.sleep(0.1)
-    operator.process.kill()
-    assert (await waiting)[0] == "the runner exited with -9"
+    outcome, *_ = await outcome_of(operator, tmp_path, seen("one", reason="Running"), on_watch=operator.process.kill)
+    assert outcome == "the runner exited with -9"
 
 
 def test_report_has_medians_ratios_outcomes_and_differences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,31 +1,34 @@
 import pytest
 from bench.contenders import COLD, KOPF, WARM
-from bench.report import Goal, Measure, at_most, of_warm, table
+from bench.report import Measure, of_warm, table
 
 
 @pytest.mark.parametrize(
     ("value", "verdict"), [(0.2, "met"), (0.25, "first met"), (0.3, "first met"), (0.31, "**missed**")]
 )
 def test_a_verdict_tells_which_of_two_goals_the_median_of_warm_meets(value: float, verdict: str) -> None:
-    measure = Measure("one", "s", {WARM: [value, 9.0, 0.0], COLD: [7.0]}, at_most(0.3, 0.2))
+    measure = Measure("one", "s", {WARM: [value, 9.0, 0.0], COLD: [7.0]}, (0.3, 0.2))
     assert measure.verdict == verdict
 
 
 def test_without_a_warm_sample_there_is_no_verdict_and_no_ratio() -> None:
-    measure = Measure("one", "s", {COLD: [7.0]}, at_most(0.3))
+    measure = Measure("one", "s", {COLD: [7.0]}, (0.3,))
     assert (measure.verdict, measure.ratio(COLD)) == ("", "")
 
 
 @pytest.mark.parametrize(
-    ("goal", "text", "inside", "outside"),
-    [(Goal(3), "≤ 3", 3.0, 3.1), (Goal(490, is_least=True), "≥ 490", 490.0, 489.0)],
+    ("are_goals_least", "text", "inside", "outside"), [(False, "≤ 3", 3.0, 3.1), (True, "≥ 3", 3.0, 2.9)]
 )
-def test_limit_itself_meets_a_goal(goal: Goal, text: str, inside: float, outside: float) -> None:
-    assert (str(goal), goal.is_met(inside), goal.is_met(outside)) == (text, True, False)
+def test_limit_itself_meets_a_goal(*, are_goals_least: bool, text: str, inside: float, outside: float) -> None:
+    def measure(value: float) -> Measure:
+        return Measure("one", "s", {WARM: [value]}, (3.0,), are_goals_least=are_goals_least)
+
+    assert (measure(inside).verdict, measure(outside).verdict) == ("met", "**missed**")
+    assert f"| {text} | met |" in table([measure(inside)], [WARM])
 
 
 def test_the_table_has_medians_with_their_spread_and_ratios_to_warm() -> None:
-    measures = [Measure("one", "s", {WARM: [0.2, 0.1, 0.4], COLD: [2.0]}, at_most(0.3, 0.2), "quiet")]
+    measures = [Measure("one", "s", {WARM: [0.2, 0.1, 0.4], COLD: [2.0]}, (0.3, 0.2), "quiet")]
     assert table(measures, [WARM, COLD, KOPF]) == (
         "| measure | goal |  | warm | cold | kopf | cold / warm | remark |\n"
         "|---|---|---|---|---|---|---|---|\n"
