@@ -26,7 +26,7 @@ from pathlib import Path
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import GoneError, NotFoundError, UnreachableError
-from rolecall.kube.metadata import is_being_deleted, metadata_of
+from rolecall.kube.metadata import is_being_deleted, metadata_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
@@ -37,9 +37,10 @@ from tests.chaos.response_faults import ResponseFaults
 from tests.chaos.scene import define
 from tests.integration.operators import Operator
 from tests.support.things import DEFINITIONS, KINDS, write_role
-from tests.support.world import CONFIG_MAP, World, condition, is_true
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, condition, eventually, is_true
 
 WATCHED, PERIODIC = KINDS[0], KINDS[1]
+RECORDED = (CONFIG_MAP, WATCHED, PERIODIC)
 STEPS = (6, 10)
 _POLL_SECONDS = 0.2
 _FLAGS = ("--backoff-max", "2s", "--ansible-log-events", "nothing")
@@ -215,6 +216,9 @@ class Recorded:
     finalizing: set[str] = field(default_factory=set)
     """The names of objects that were deleted after they had the finalizer; until then, a deletion needs no run."""
 
+    versions: set[str] = field(default_factory=set)
+    """The versions of all objects."""
+
     def lies(self) -> list[str]:
         """Return the reported successes of sizes that the dependent never had."""
         return [
@@ -225,6 +229,7 @@ class Recorded:
 
     def add(self, obj: RawObject) -> None:
         """Record a state."""
+        self.versions.add(resource_version_of(obj))
         name = str(metadata_of(obj)["name"])
         if obj["kind"] == CONFIG_MAP.kind:
             if (text := (obj.get("data") or {}).get("size", "")).isdecimal():
@@ -238,14 +243,22 @@ class Recorded:
 @asynccontextmanager
 async def _recording(world: World, recorded: Recorded) -> AsyncIterator[None]:
     """Record the states of all objects of a namespace, directly from the API server."""
-    tasks = [asyncio.create_task(_record(world, gvk, recorded)) for gvk in (CONFIG_MAP, WATCHED, PERIODIC)]
+    tasks = [asyncio.create_task(_record(world, gvk, recorded)) for gvk in RECORDED]
     try:
         yield
-        await asyncio.sleep(_POLL_SECONDS)  # for the last events
+        await eventually(
+            lambda: _unrecorded(world, recorded), lambda found: not found, TIMEOUT_SECONDS, "all is recorded"
+        )
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _unrecorded(world: World, recorded: Recorded) -> list[str]:
+    """Return the present versions of objects that the API server hasn't sent to the recorder yet."""
+    pages = [page for gvk in RECORDED async for page, _ in world.client.list_pages(gvk, world.namespace)]
+    return [version for page in pages for obj in page if (version := resource_version_of(obj)) not in recorded.versions]
 
 
 async def _record(world: World, gvk: GVK, recorded: Recorded) -> None:

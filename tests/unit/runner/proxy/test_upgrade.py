@@ -211,7 +211,7 @@ class Flood:
     async def stopped(self) -> None:
         """Wait until no byte has been sent for a while."""
         before: dict[str, int] = {}
-        while before != self.sent:
+        while not any(self.sent.values()) or before != self.sent:
             before = dict(self.sent)
             await asyncio.sleep(0.2)
 
