@@ -1,7 +1,7 @@
-"""Who is compared: rolecall warm, rolecall cold, the same work as kopf handlers, and a peer's binary if one is given.
+"""The contenders: rolecall warm, rolecall cold, the same work as kopf handlers, and a peer's binary if there is one.
 
-Each works in its own namespace and all run at the same time, so that their samples alternate: what else the
-machine does meets all of them. An idle one costs almost nothing. All have two workers, the same rights and the same
+Each works in its own namespace and all run at the same time, so that their samples alternate: other work on the
+machine affects all of them. An idle one costs almost nothing. All have two workers, the same rights and the same
 directory with watches.yaml and roles.
 """
 

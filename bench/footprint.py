@@ -1,7 +1,7 @@
-"""What each contender takes alone: memory of its whole tree, idle and at work, and the time of its first reconcile.
+"""The footprint of each contender: memory of its whole tree, idle and at work, and the time of its first reconcile.
 
 Contenders run one after the other here, because processes that share pages would make each other look smaller. Memory
-at work is looked at again and again while two workers are busy; the largest sum counts, and reading it slows the runs
+at work is read repeatedly while two workers are busy; the largest sum counts, and reading it slows the runs
 down, so no time is taken in the meantime.
 """
 

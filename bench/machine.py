@@ -1,4 +1,4 @@
-"""Where and with what the numbers were measured, for the head of the report.
+"""The machine, its load, and the versions that were measured, for the head of the report.
 
 Numbers mean nothing without the machine, its load and the versions behind them, and a reader wants to repeat the
 measurement: the command stands here too. Nothing that names a person or a place is read.

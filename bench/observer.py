@@ -1,4 +1,4 @@
-"""What a watch on a kind sees, and when: the only clock of the comparison, the same for every operator.
+"""A watch on a kind, and the times of its events: the only clock of the comparison, the same for every operator.
 
 An object counts as finished in a generation when its condition ``Successful`` is true and its status is another
 than the one with which that generation was first seen. So a status left from the generation before does not count,

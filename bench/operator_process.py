@@ -25,7 +25,7 @@ from bench.stage import until
 PROGRAM = (sys.executable, "-m", "rolecall")
 RUN = (*PROGRAM, "run", "--zap-encoder", "json")
 STARTED: Final = "Workers started|[Ss]tarting workers"
-"""What operators log when they are ready: rolecall, and the Go runner."""
+"""The log line of a ready operator: rolecall's, and the Go runner's."""
 _STARTED_SECONDS, _STOP_SECONDS = 120.0, 180.0
 """At its stop an operator removes its workspaces, which are ten thousand in the largest measurements."""
 _QUIET_SHARE: Final = 0.06

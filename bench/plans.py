@@ -1,6 +1,6 @@
 """How long plans, replays, and crash tests take: the commands as a person types them, so their start counts.
 
-The plan and the replays are an upgrade as somebody tries it out: an operator has reconciled objects of the four kinds,
+The plan and the replays are those of a user who tries an upgrade: an operator has reconciled objects of the four kinds,
 mostly nothing changes, and ``rolecall plan --all`` starts a sandbox, imports everything, and runs each role. The
 records of the operator are then replayed in one sandbox.
 

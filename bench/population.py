@@ -1,4 +1,4 @@
-"""What idle objects cost, how soon a change reaches a play, and how many reconciles a second there are.
+"""The cost of idle objects, the latency from a change to its play, and the reconciles per second.
 
 For each number of Widgets: they are created, an operator with instant plays starts and reconciles each once; then it
 idles, then single objects are changed one after the other; then it restarts and finds everything done already.

@@ -1,4 +1,4 @@
-"""What a whole tree of processes uses: CPU time, those that have ended already included, and memory.
+"""CPU time and memory of a whole tree of processes, including the CPU time of those that have ended.
 
 An Ansible operator is many short processes, so numbers of only its own process mean little. The kernel adds
 the time of a child to its parent's when the parent has waited for it; the sum over the living ones is therefore

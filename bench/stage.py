@@ -1,7 +1,7 @@
-"""What every measurement stands on: a cluster, a directory, sizes, and words for waiting and for progress.
+"""The base of every measurement: a cluster, a directory, sizes, waiting, progress, and the exit of the command.
 
-Waiting is always for a condition with a deadline; how often a condition is looked at never decides a number of the
-report, because reported times are recorded when something happens.
+Waits have a condition and a deadline. The interval between two checks never decides a number of the report, because
+reported times are recorded when something happens.
 """
 
 import asyncio

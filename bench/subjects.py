@@ -1,7 +1,7 @@
 """The work that all contenders do: two kinds whose objects want pods, with the role podscaler and with a plain role.
 
-``spec.revision`` is a field that no role looks at: a change of it makes a new generation, so that every operator has to
-run, and finds nothing to do. That is what *unchanged* means in the report. The repository's own definition of
+No role uses ``spec.revision``: a change of it makes a new generation, so that every operator has to run, and finds
+nothing to do. That is what *unchanged* means in the report. The repository's own definition of
 PodScalers has no such field; here it gets one.
 """
 

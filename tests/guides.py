@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parents[1]
 OF_DEBIAN = "needs root and a mirror of Debian; CI gives the tests a base that was made like this, in BASE"
 OF_SERIES = "the tests build the newest and the oldest series"
 OF_DEPLOYMENT = "tests/integration/test_deploy.py does it with its own image"
-OF_PODS = "needs pods that run, and goes on until it is interrupted"
+OF_PODS = "needs pods that run, and runs until it is interrupted"
 INTEGRATION = "tests/integration/test_guides.py"
 FILE = re.compile(r'^```yaml title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

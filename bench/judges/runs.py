@@ -84,7 +84,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all cases of a judge share: further environment variables, and directories in front of PATH."""
+    """The setting that all cases of a judge share: further environment variables, and directories in front of PATH."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     programs: Sequence[Path] = ()

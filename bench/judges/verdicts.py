@@ -33,7 +33,7 @@ class DocumentedDifference:
 
 
 class Verdict(StrEnum):
-    """What the outcomes of a case mean."""
+    """The meaning of a case's outcomes."""
 
     PASSES = "passes"
     NOT_POSSIBLE = "not possible here"

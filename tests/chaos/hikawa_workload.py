@@ -75,7 +75,7 @@ class HikawaWorkload:
 
     @asynccontextmanager
     async def watched_words(self) -> AsyncIterator[None]:
-        """Record every word in the meantime."""
+        """Record every word until the end of the block."""
         watching = asyncio.create_task(self._watch())
         try:
             yield

@@ -1,4 +1,4 @@
-"""Somebody who reads a page and types its commands, on the cluster of the tests."""
+"""A reader of a page, who types its commands on the cluster of the tests."""
 
 import os
 import shlex

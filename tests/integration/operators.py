@@ -1,7 +1,7 @@
 """Operators under test: real ``rolecall run`` processes, each in a separate project directory.
 
 They run under the service account of ``deploy/rbac``, unless a test brings kinds that this account knows nothing of.
-What they did is read from the cluster; only how often something ran is read from the log, for no object tells that.
+Results are read from the cluster; only the number of runs is read from the log, because no object has it.
 """
 
 import json
@@ -41,7 +41,7 @@ class Operator:
         return self.directory / "operator.log"
 
     def start(self) -> None:
-        """Start it; ``ready`` tells when it works."""
+        """Start it; ``ready`` waits until it works."""
         environment = {
             **os.environ,
             "KUBECONFIG": str(self.kubeconfig),

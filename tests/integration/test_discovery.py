@@ -1,6 +1,6 @@
 """Warm runs know what the API server serves without asking, and are never wrong about it for longer than it matters.
 
-The runs are real ones of kubernetes.core. They reach the API server through the proxy, which tells what they request.
+The runs are real ones of kubernetes.core. They reach the API server through the proxy, which reports their requests.
 The same rules are checked behind servers that answer discovery in another way: the classic one, and with a stale
 version.
 """
@@ -179,7 +179,7 @@ class Runs:
             return await self.bench.runner.run(spec, self.bench.events.append)
 
     async def told(self, tasks: str, name: str) -> dict[str, Any]:
-        """Run a role and return what it tells."""
+        """Run a role and return its statistics."""
         summary = await self.run(tasks, name)
         assert summary.is_successful, summary.message
         return dict(summary.stats)
@@ -188,7 +188,7 @@ class Runs:
         """Take no note of an event."""
 
     def on_exchange(self, exchange: Exchange) -> None:
-        """Take note of a request for discovery."""
+        """Record a request for discovery."""
         if DISCOVERY.match(exchange.target):
             self.asked.append(exchange.target)
 
@@ -245,7 +245,7 @@ async def _removed(client: Client, group: str) -> None:
 
 
 async def _ways_to(client: Client, group: str) -> list[str]:
-    """Return in which ways discovery tells of a group: the API server does not change them all at the same time."""
+    """Return the documents of discovery that have a group: the API server doesn't change all at the same time."""
     served = await AggregatedDiscovery(client).changed()
     groups = (await client.receive(Request("GET", "/apis"))).decode()
     found = ["aggregated"] if served is not None and any(served.groups.get(group, {}).values()) else []

@@ -75,7 +75,7 @@ async def test_makes_its_deployment_and_keeps_it(world: World, running: Operator
 
 
 async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: World, running: Operator) -> None:
-    """A Deployment of somebody else is reported and left alone; once it is gone the Foo goes on without a wait."""
+    """A Deployment of another owner is reported and not changed; after its deletion, the Foo continues immediately."""
     await world.create(FOREIGN)
     foreign = await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj.get("status"))
     await world.create(FOO_MANIFEST)

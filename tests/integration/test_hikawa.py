@@ -31,7 +31,7 @@ async def wait_for_kiyoshi(world: World, name: str) -> RawObject:
 
 @asynccontextmanager
 async def recording(world: World) -> AsyncIterator[list[tuple[float, str, str]]]:
-    """Watch Zundokos and Kiyoshis in the meantime; yield the list of (seconds, type of event, name) that fills."""
+    """Watch Zundokos and Kiyoshis during the block; yield the growing list of (seconds, type of event, name)."""
     seen: list[tuple[float, str, str]] = []
 
     async def listen(gvk: object) -> None:
@@ -115,7 +115,7 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
 
 @pytest.mark.usefixtures("running")
 async def test_says_a_deleted_word_again(world: World) -> None:
-    """A Zundoko that somebody deletes in the middle of the song comes back under its number, the same word."""
+    """A Zundoko that is deleted during the song is recreated with its number and its word."""
     seed = next(seeds(8))
     await world.create(manifest("hikawa-sample", seed, intervalMillis=500))
     await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= 3, TIMEOUT_SECONDS, "three words")

@@ -1,6 +1,6 @@
 """The guide for owners of an operator, done with a project of the Operator SDK's shape: every command of it.
 
-Building and pushing images is told in words there, for it needs a builder and a registry; the image has tests of its
+The guide only describes how to build and push images, which needs a builder and a registry; the image has tests of its
 own.
 """
 

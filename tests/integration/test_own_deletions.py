@@ -67,7 +67,7 @@ async def test_own_deletion_triggers_no_run_but_a_users_does(world: World, thing
 
 
 async def test_users_deletion_during_a_run_triggers_a_run(world: World, things: Things) -> None:
-    """Somebody deletes what the run has just made, before the run deletes something else: it is made again."""
+    """An object is made again if another client deletes it after the run made it, and before the run deletes one."""
     thing = things["with-a-user"]
     await thing.create({"gate": str(thing.operator.directory / "gate"), "admin": str(thing.operator.kubeconfig)})
     await world.wait_for(CONFIG_MAP, "kept", bool)

@@ -224,7 +224,7 @@ async def test_existing_object_is_not_adopted(world: World, things: Things) -> N
 
 
 async def test_a_module_can_create_first_thing_after_a_lookup_of_its_task(world: World, things: Things) -> None:
-    """A lookup leaves an open connection behind, which a forked module must not take for its own."""
+    """A lookup leaves an open connection, which a forked module must not use."""
     thing = things["asking"]
     await thing.create()
     await thing.succeeds()

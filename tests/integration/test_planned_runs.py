@@ -302,7 +302,7 @@ async def test_an_end_on_one_host_ends_the_plan_on_all_and_for_later_plays(warm:
     assert not {"went_on", "later"} & planned.summary.stats.keys()
 
 
-async def test_what_would_run_elsewhere_is_withheld_and_what_computes_runs(warm: Planner) -> None:
+async def test_actions_on_other_hosts_are_withheld_and_computing_actions_run(warm: Planner) -> None:
     planned = await warm.role("""
         - {name: Delegated, ansible.builtin.ping: , delegate_to: web1.example.com}
         - {name: By connection, ansible.builtin.ping: , vars: {ansible_connection: ssh}}

@@ -34,7 +34,7 @@ async def wait_for_count(world: World, count: int) -> None:
 
 
 async def settled(operator: Operator, world: World) -> int:
-    """Wait until nothing is reconciled any more and return how often it was."""
+    """Wait until no reconcile starts any longer, and return the number of reconciles."""
     seen: list[int] = []
 
     async def look() -> list[int]:
@@ -50,7 +50,7 @@ async def settled(operator: Operator, world: World) -> int:
 
 
 async def test_counts_the_pods_of_every_replica_set(world: World, running: Operator) -> None:
-    """After create, scale up, scale down and a pod that goes, the label tells the number of pods."""
+    """After creation, scaling up and down, and the deletion of a pod, the label has the number of pods."""
     await world.create(MANIFEST)
     await wait_for_count(world, 2)
     await world.patch(REPLICA_SET, NAME, {"spec": {"replicas": 4}})

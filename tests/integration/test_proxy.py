@@ -18,7 +18,7 @@ from tests.support.world import CONFIG_MAP, World, is_true
 pytestmark = pytest.mark.core
 
 
-async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
+async def test_objects_created_by_kubectl_are_owned_and_noted(run: Run) -> None:
     applied = json.dumps(config_map(run.world, "applied"))
     for name, text, *arguments in (
         ("typed", "", "create", "configmap", "typed", "--from-literal=a=1"),

@@ -1,7 +1,7 @@
 """helm as a run's tool: it installs, upgrades and uninstalls a chart through the proxy, and the run's primary owns it.
 
-helm is no part of this project and need not be on a machine. Where it is not, this says so as a skipped test; what it
-sends is what kubectl sends, by the same library, which the other tests of the proxy never skip.
+helm isn't part of this project. Without it, the test is skipped and says why. It sends requests as kubectl does, by the
+same library, and the other tests of the proxy never skip kubectl.
 """
 
 import json

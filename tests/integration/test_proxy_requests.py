@@ -88,7 +88,7 @@ async def test_a_watch_of_kubectl_ends_with_the_run(run: Run) -> None:
         await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS)
 
 
-async def test_what_is_created_in_protobuf_is_owned(asking: Asking) -> None:
+async def test_object_created_in_protobuf_is_owned(asking: Asking) -> None:
     """The body comes from the API server itself: what it would have created."""
     text = json.dumps(config_map(asking.run.world, "binary", finalizers=["example.com/none"])).encode()
     body = await asking.api_server("POST", f"{asking.path}?dryRun=All", text, Accept=PROTOBUF)

@@ -549,7 +549,7 @@ async def test_run_with_too_many_artifacts_is_stopped(bench: Bench) -> None:
 
 
 @WARM_ONLY
-async def test_what_a_task_prints_is_stored_once_unless_events_repeat_it(bench: Bench) -> None:
+async def test_output_of_a_task_is_stored_once_unless_events_repeat_it(bench: Bench) -> None:
     role = bench.role("- name: Say\n  ansible.builtin.debug: {msg: printed}\n")
     found = []
     for is_repeated in (True, False):

@@ -260,7 +260,7 @@ async def report_pod(world: World, pod: RawObject, *, is_ready: bool) -> None:
 async def test_foo_is_ready_again_after_the_repair_of_its_deployment(
     world: World, running: Operator, drift: dict[str, object]
 ) -> None:
-    """Nothing but the Deployment's controller may follow the repair, and this is enough."""
+    """Only the Deployment's controller follows the repair."""
     assert running.is_ready()
     await world.create(FOO_MANIFEST)
     await world.wait_for(FOO, FOO_NAME, lambda obj: is_true(obj, "Ready"))

@@ -158,7 +158,7 @@ class ReconcilerContract:
         assert (await rig.thing())["status"]["small"] == 1
 
     async def test_object_deleted_during_its_run_is_not_a_failure(self, world: World, tmp_path: Path) -> None:
-        """Nothing is written, nothing comes back."""
+        """No status is written, and the object stays deleted."""
         rig = make_rig(world, tmp_path)
         await world.create(MANIFEST)
         rig.runner.play = lambda: world.delete(THING, "one")

@@ -132,7 +132,7 @@ def test_flags_fill_the_settings_of_their_group_only() -> None:
     assert apply_flags(Settings(), options) == Settings(proxy_port=1)
 
 
-def test_what_was_given_is_known_even_if_it_is_the_default() -> None:
+def test_given_option_is_known_even_if_it_is_the_default() -> None:
     assert [flag.name for flag in given_flags(parsed("--proxy-port=0"))] == ["proxy-port"]
 
 

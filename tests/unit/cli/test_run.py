@@ -151,9 +151,7 @@ def test_the_operator_gets_settings_and_watches_and_ends_with_0(
     assert [watch.gvk.kind for watch in watches] == ["Thing"]
 
 
-def test_an_interrupt_that_the_operator_does_not_hear_is_exit_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_that_the_operator_ignores_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second Ctrl-C may come when all is done but for the end of the process."""
 
     async def run_operator(*_: Any, **__: Any) -> None:

@@ -10,7 +10,7 @@ def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def test_what_was_written_is_listed_and_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_files_and_next_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--domain", "example.com", "web"]) == 0
     text = capsys.readouterr().out
     listed = {line.split()[1] for line in text.splitlines() if line.startswith("  created")}
@@ -40,7 +40,9 @@ def test_a_kind_is_added_from_outside_the_project(capsys: pytest.CaptureFixture[
         ),
     ],
 )
-def test_what_cannot_be_is_one_error_and_exit_code_1(line: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_command_is_one_error_and_exit_code_1(
+    line: str, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(line.split()) == 1
     assert capsys.readouterr().err.startswith(error)
     assert list(Path().iterdir()) == []

@@ -44,13 +44,13 @@ def test_the_test_of_a_page_takes_it_from_the_list(each: Guide) -> None:
 
 
 @pytest.mark.parametrize("each", GUIDES, ids=lambda each: each.page)
-def test_what_is_left_out_is_in_the_page_and_has_a_reason(each: Guide) -> None:
+def test_omitted_command_is_in_the_page_and_has_a_reason(each: Guide) -> None:
     assert {*each.by_make, *each.left_out} - set(shown(PROJECT / each.page)) == set()
     assert all(len(reason.split()) > 3 for reason in each.left_out.values())
 
 
 @pytest.mark.parametrize("each", [each for each in GUIDES if each.by_make], ids=lambda each: each.page)
-def test_what_make_does_is_a_part_of_make_test_all(each: Guide) -> None:
+def test_target_of_a_guide_is_a_part_of_make_test_all(each: Guide) -> None:
     missing = {command: target for command, target in each.by_make.items() if not _is_made(command, target)}
     assert missing == {}
 

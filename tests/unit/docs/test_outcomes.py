@@ -37,7 +37,7 @@ def test_a_step_is_as_shown_when_it_ends_and_prints_as_the_page_says(
     assert done(Step("command", shown), code, printed).is_as_shown is is_as_shown
 
 
-def test_what_differs_from_time_to_time_counts_for_nothing() -> None:
+def test_varying_parts_of_an_output_are_ignored() -> None:
     one = "pod/hello-78bdb89649-4j7gc   1/1   Running   0   3s   https://127.0.0.1:26189"
     assert masked(one) == masked("pod/hello-66bdb89649-8htn7 1/1 Running 0 12s https://127.0.0.1:1234")
     assert masked(one) != masked("pod/hello-78bdb89649-4j7gc   0/1   Running   0   3s   https://127.0.0.1:26189")

@@ -79,7 +79,7 @@ def test_a_clock_that_was_set_back_while_a_word_was_said_leaves_no_negative_time
 
 
 @pytest.mark.parametrize(("saying", "said", "allowance"), [(100, 0, 0), (100, 1, 50), (100, 9, 90), (9_999, 9, 125)])
-def test_what_saying_takes_counts_the_more_the_more_words_were_said(saying: int, said: int, allowance: int) -> None:
+def test_allowance_for_saying_grows_with_the_said_words(saying: int, said: int, allowance: int) -> None:
     obj = hikawa(NOW - INTERVAL + allowance, numZundokos=2)
     obj["status"] |= {"timing": {"sayingMillis": saying}, "numZundokosSaid": said}
     assert plan(words(1), obj)["say"]

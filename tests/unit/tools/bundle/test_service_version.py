@@ -36,7 +36,7 @@ def test_another_version_is_refused(version: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["", "two words", "Upper/rolecall:1", "rolecall:", "a@sha256:12"])
-def test_what_is_no_image_is_refused(image: str) -> None:
+def test_invalid_image_is_rejected(image: str) -> None:
     with pytest.raises(BundleError, match="IMG"):
         Release("1.0.0", image)
 

@@ -63,7 +63,7 @@ def test_a_version_that_not_everybody_understands_is_refused(version: str, root:
         check_release(root, version, tmp_path / "dist")
 
 
-def test_what_is_not_committed_is_not_released(root: Path, tmp_path: Path) -> None:
+def test_uncommitted_change_is_not_released(root: Path, tmp_path: Path) -> None:
     (root / "new.txt").write_text("new\n")
     with pytest.raises(ReleaseError, match=r"1 files are not committed \(\?\? new.txt"):
         check_release(root, "1.0.0", tmp_path / "dist")

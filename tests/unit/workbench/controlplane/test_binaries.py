@@ -52,7 +52,7 @@ def _never(_programs: Sequence[Program], _directory: Path, _report: binaries.Rep
     pytest.fail("this way must not be tried")
 
 
-def test_what_the_machine_offers_comes_first(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_the_machine_come_first(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_programs(tmp_path / "assets")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     found = binaries.find_binaries(print, (("Download", _never),))
@@ -156,7 +156,7 @@ def test_a_cache_that_is_not_whole_is_fetched_again(cache: Path, damage: str) ->
     assert binaries.find_binaries(print, (("Download", _fetch_all),))["kwok"].is_file()
 
 
-def test_what_is_missing_in_the_cache_is_fetched_alone(cache: Path) -> None:
+def test_only_missing_programs_are_fetched(cache: Path) -> None:
     binaries.find_binaries(print, (("Download", _fetch_all),))
     (cache / KUBERNETES / "kwok").unlink()
     wanted: list[str] = []
@@ -192,7 +192,7 @@ def _fetches(*names: str) -> Fetch:
     return fetch
 
 
-def test_what_one_way_cannot_give_comes_from_the_next() -> None:
+def test_program_that_one_source_lacks_comes_from_the_next() -> None:
     built: list[str] = []
 
     def build(programs: Sequence[Program], directory: Path, report: binaries.Report) -> None:
@@ -225,7 +225,7 @@ def test_half_of_a_program_never_ends_in_the_cache(cache: Path) -> None:
     assert [path.name for path in cache.iterdir()] == [".lock"]
 
 
-def test_what_a_killed_fetch_left_is_removed_by_the_next(cache: Path) -> None:
+def test_rest_of_a_killed_fetch_is_removed_by_the_next(cache: Path) -> None:
     left_over = cache / f"{binaries.PARTIAL_PREFIX}killed"
     left_over.mkdir(parents=True)
     (left_over / "etcd").write_text("half")

@@ -38,7 +38,7 @@ def test_nodes_are_ready_when_all_of_them_take_pods(nodes: list[dict[str, Any]],
     assert readiness.has_ready_nodes(server, len(nodes)) is expected
 
 
-def test_what_exists_already_counts_as_created() -> None:
+def test_existing_object_counts_as_created() -> None:
     assert readiness.create(_server(_Answers(409, {})), "/path", {})
     assert not readiness.create(_server(_Answers(403, {})), "/path", {})
 

@@ -22,7 +22,7 @@ from rolecall.workbench.controlplane.state import (
 STATE = State(20000, 2, {"etcd": "/bin/etcd"}, {"etcd": ProcessRecord(7, "boot/1")})
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_state_is_loaded(tmp_path: Path) -> None:
     store = StateStore("one", tmp_path)
     store.create_directories()
     store.save(STATE)
@@ -137,7 +137,7 @@ def test_a_started_process_is_alive_until_it_is_ended(tmp_path: Path) -> None:
     assert component_processes.memory_bytes(record) == 0
 
 
-def test_who_ignores_the_request_is_killed_after_the_grace(tmp_path: Path) -> None:
+def test_process_that_ignores_the_request_is_killed_after_the_grace_period(tmp_path: Path) -> None:
     record = _start(tmp_path, sys.executable, "-c", IGNORES_TERM)
     _wait_for(lambda: component_processes.last_lines(tmp_path / "log", 1) == ["set"])
     component_processes.end([record], grace_seconds=0.2)

@@ -1,4 +1,4 @@
-"""What the sandbox has of an object after a run; a run may also remove the kind."""
+"""The stored objects of the sandbox after a run, which can also remove the kind."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -54,11 +54,11 @@ def test_an_argument_that_makes_sense_is_fine(option: dict[str, Any]) -> None:
         ({"options": []}, ".options: expected a mapping, found []"),
     ],
 )
-def test_what_makes_no_sense_is_told(option: dict[str, Any], told: str) -> None:
+def test_contradictory_option_is_reported(option: dict[str, Any], told: str) -> None:
     assert complaints(**option) == [told]
 
 
 @pytest.mark.parametrize("specs", [None, [], {"main": None}, {"main": {"options": {"size": "int"}}}])
-def test_what_is_no_mapping_is_told(specs: object) -> None:
+def test_argument_specs_that_are_no_mapping_are_reported(specs: object) -> None:
     [(_, message)] = check_arguments(specs, TYPES)
     assert "expected a mapping" in message

@@ -135,7 +135,7 @@ def test_printed_path_has_every_program_of_the_commands(tmp_path: Path) -> None:
     assert all(shutil.which(program, path=path) for program in ("kubectl", "rolecall"))
 
 
-def test_what_is_not_there_is_not_suggested(tmp_path: Path) -> None:
+def test_missing_file_is_not_suggested(tmp_path: Path) -> None:
     text = next_steps(kept(tmp_path))
 
     assert "rolecall plan" not in text

@@ -55,7 +55,7 @@ def test_a_new_project_passes_with_and_without_kinds(project: Path, tmp_path_fac
         ("deploy/crds/websites.yaml", "served: true", "served: false", "served"),
     ],
 )
-def test_what_is_forgotten_is_found(project: Path, path: str, old: str, new: str, finds: str) -> None:
+def test_forgotten_part_is_found(project: Path, path: str, old: str, new: str, finds: str) -> None:
     text = (project / path).read_text()
     assert old in text
     (project / path).write_text(text.replace(old, new, 1))

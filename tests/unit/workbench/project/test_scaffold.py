@@ -303,7 +303,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize("path", SHARED)
-def test_what_this_repository_uses_itself_is_what_a_new_project_gets(path: str) -> None:
+def test_new_project_gets_the_files_that_this_repository_uses(path: str) -> None:
     ours = (REPOSITORY / SHARED[path]).read_text()
     assert render_tree("project", VALUES | {"project": "rolecall"})[path] == ours
 
@@ -375,7 +375,7 @@ def test_a_list_that_has_the_item_stays_as_it_is(text: str) -> None:
     assert append_item(text, "resources", "- c.yaml", "file") == text
 
 
-def test_what_is_no_yaml_is_refused_with_the_place() -> None:
+def test_invalid_yaml_is_rejected_with_its_place() -> None:
     with pytest.raises(ScaffoldError, match=r"^file: (?s:.*)line 2"):
         append_item("resources: [\n", "resources", "- c", "file")
     with pytest.raises(ScaffoldError, match=r"^file: (?s:.*)line 1"):
@@ -424,20 +424,20 @@ def test_versions_of_apis_are_accepted(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["", "1", "v0", "v01", "V1", "v1.0", "v1gamma1", "v1alpha", "v1\n"])
-def test_what_is_no_version_is_refused_with_an_example(version: str) -> None:
+def test_invalid_version_is_rejected_with_an_example(version: str) -> None:
     with pytest.raises(ScaffoldError) as refused:
         checked_version(version)
     assert str(refused.value) == f"--version: expected a version such as v1, v1alpha1 or v2beta3, found {version!r}"
 
 
 @pytest.mark.parametrize("kind", ["", "website", "Web-Site", "1Site", "Web_Site", "Wébsite", "W" * 51])
-def test_what_is_no_kind_is_refused(kind: str) -> None:
+def test_invalid_kind_is_rejected(kind: str) -> None:
     with pytest.raises(ScaffoldError, match=r"^--kind: expected "):
         checked_kind(kind)
 
 
 @pytest.mark.parametrize("name", ["", "Web", "web_shop", "-web", "web-", "1web", "web.shop", "../web", "w" * 41])
-def test_what_is_no_name_of_a_project_is_refused(name: str) -> None:
+def test_invalid_project_name_is_rejected(name: str) -> None:
     with pytest.raises(ScaffoldError, match=r"^NAME: expected "):
         checked_project(name)
 
@@ -445,7 +445,7 @@ def test_what_is_no_name_of_a_project_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "domain", ["", ".com", "example..com", "Example.com", "example.com/", "a" * 64, "a." * 130 + "a"]
 )
-def test_what_is_no_domain_is_refused(domain: str) -> None:
+def test_invalid_domain_is_rejected(domain: str) -> None:
     with pytest.raises(ScaffoldError, match=r"^--domain: expected "):
         checked_domain(domain)
 

@@ -128,7 +128,7 @@ TAKEN = {
 }
 
 
-def test_what_a_run_would_take_is_taken(project: Path) -> None:
+def test_valid_input_of_a_run_is_accepted(project: Path) -> None:
     entries = [f"- {{group: example.com, version: v1, kind: {role.title()}, role: {role}}}\n" for role in TAKEN]
     (project / "watches.yaml").write_text(ENTRY + "".join(entries))
     for role, tasks in TAKEN.items():

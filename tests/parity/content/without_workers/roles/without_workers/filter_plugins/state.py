@@ -28,7 +28,7 @@ def leave(value: int) -> NoReturn:
 
 
 class FilterModule:
-    """What Ansible asks for."""
+    """The entry point of filter plugins."""
 
     def filters(self) -> dict[str, Callable[..., object]]:
         """Return the filters."""
