@@ -47,7 +47,8 @@ class Observer:
         result = conditions.get("Running", {}).get("ansibleResult") or {}
         identity = (status.get("observedGeneration"), result.get("completion"))
         before = self._before.setdefault(turn, identity)
-        is_current = status.get("observedGeneration") in (None, turn[1])
+        # An operator that doesn't write the field leaves the default of the CRD, -1.
+        is_current = status.get("observedGeneration") in (None, -1, turn[1])
         if is_successful(obj) and is_current and identity != before:
             self.at.setdefault(turn, now)
 

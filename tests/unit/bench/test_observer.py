@@ -39,6 +39,11 @@ def test_the_status_of_the_generation_before_does_not_count_without_an_observed_
     assert finishes(widget(2, old), widget(2, running), widget(2, new)) == {("a", 2): 3}
 
 
+def test_default_of_the_observed_generation_counts_as_a_missing_one() -> None:
+    old, new = successful("10:00", observed=-1), successful("10:01", observed=-1)
+    assert finishes(widget(2, old), widget(2, old), widget(2, new)) == {("a", 2): 3}
+
+
 def test_a_late_status_of_the_generation_before_does_not_count() -> None:
     old, late = successful("10:00", observed=1), successful("10:01", observed=1)
     assert finishes(widget(2, old), widget(2, late)) == {}
