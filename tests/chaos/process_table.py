@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import psutil
 
-from rolecall.runner.runs.process_marks import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runner.runs.process_marks import PLAYBOOK_MODULE, RUN_VARIABLE, RUNNER_MODULE
 from rolecall.system.processes import is_alive
 
 FORK_SERVER_MODULE = "rolecall.runner.warm.server"
@@ -19,7 +19,7 @@ def _is_module(words: list[str]) -> bool:
 
 
 def _is_play(words: list[str]) -> bool:
-    return any(word.endswith("ansible-playbook") for word in words)
+    return PLAYBOOK_MODULE in words or any(word.endswith("ansible-playbook") for word in words)
 
 
 BELOW: Mapping[str, Callable[[list[str]], bool]] = {

@@ -34,6 +34,7 @@ from rolecall.runner.config.settings import LOG_EVENTS, Settings, ansible_operat
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election import lease_guard
 from rolecall.system import logs
+from rolecall.system.imports import without_collections
 from rolecall.system.logs import LogSettings, get_logger, printable
 
 logger = get_logger("cmd")
@@ -108,8 +109,9 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     guard = lease_guard.start_guard() if settings.leader_elect else None
 
     # Importing the operator takes a second; the other commands and the guard should not pay for it.
-    from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.runner.operator import run_operator  # noqa: PLC0415
+    with without_collections():
+        from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
+        from rolecall.runner.operator import run_operator  # noqa: PLC0415
 
     os.environ.update(search_paths(settings))
     try:

@@ -1,9 +1,9 @@
-"""Imports of libraries without the parts that the operator never uses, for a smaller process that starts sooner.
+"""Imports for a process that starts sooner: without parts of libraries that it never uses, and without collections.
 
-Both functions change only what an import statement in their block sees. Afterward, other code can import the package as
-usual.
+Each function changes only the imports in its block. Afterward, other code can import the package as usual.
 """
 
+import gc
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -40,3 +40,18 @@ def submodules_only(package: str) -> Iterator[None]:
         yield
     finally:
         del sys.modules[package]
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Import in the block without garbage collections, and exclude all objects at its end from later collections.
+
+    Imports leave almost no garbage, but the objects that they allocate cause collections, which take a tenth of the CPU
+    time of a start.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

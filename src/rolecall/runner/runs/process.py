@@ -31,6 +31,7 @@ from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process_marks import (
     OPERATOR_VARIABLE,
+    PLAYBOOK_MODULE,
     RUN_VARIABLE,
     RUNNER_MODULE,
     kill_abandoned_runs,
@@ -172,7 +173,7 @@ class ColdStarter:
             start_new_session=True,
         )
         assert process.stdin  # noqa: S101 - started with a pipe
-        process.stdin.write(spec.runner_input.to_line())
+        process.stdin.write(replace(spec, program=spec.program or PLAYBOOK_MODULE).runner_input.to_line())
         return process
 
 

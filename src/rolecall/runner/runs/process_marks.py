@@ -21,6 +21,9 @@ OPERATOR_VARIABLE = "ROLECALL_OPERATOR"
 RUNNER_MODULE = "rolecall.runner.runs.runner_process"
 """The program of the process of a run."""
 
+PLAYBOOK_MODULE = "rolecall.runner.runs.ansible_playbook"
+"""The program that runs ansible-playbook in a new interpreter."""
+
 _START_TIME = 19
 """The position of the start time, in ticks, after the name of a process in its ``stat``."""
 

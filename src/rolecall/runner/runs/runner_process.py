@@ -31,6 +31,7 @@ from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.workspace import TEMPORARY
 from rolecall.runner.secrets.redaction import HiddenText, hide_environment, map_strings, redact_directory, redacted
+from rolecall.system.imports import without_collections
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
 
 COLLECTIONS = Path(__file__).resolve().parents[2] / "collections"
@@ -204,7 +205,8 @@ class RunnerThread(threading.Thread):
 def configure(run_input: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
     """Return the ``ansible_runner.Runner`` of a run, ready to start."""
     # Imported here: an invalid input must not wait for it.
-    from ansible_runner.interface import init_runner  # noqa: PLC0415
+    with without_collections():
+        from ansible_runner.interface import init_runner  # noqa: PLC0415
 
     if run_input.playbook:
         content: dict[str, Any] = {"playbook": run_input.playbook}

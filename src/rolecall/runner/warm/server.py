@@ -68,12 +68,14 @@ def main() -> None:
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # it is at the front of sys.path, and stays there
     sys.path.insert(sum(part in sys.path[:8] for part in python_path), str(runner_process.COLLECTIONS))
     patches, preparations = installed_patches(), list[Callable[[], None]]()
+    gc.disable()  # collections during many imports find nothing; the one below finds what the preparation leaves
     if can_fork(patches):
         patches, preparations = preload([Path(content) for content in contents], patches)
     os.chdir(directory)
     gc.collect()
     gc.freeze()
     gc.set_threshold(20000, 50, 100)
+    gc.enable()
     server = _Server(control, titles, environment, LoadedState.now(int(growth_limit_bytes)), {}, preparations, patches)
     with suppress(BrokenPipeError):  # the operator has ended in the meantime
         control.send(json.dumps({"ready": [astuple(status) for status in patches]}).encode())
