@@ -6,6 +6,7 @@ rolecall; those in ``COMPARED`` compare contenders. Each can run separately.
 
 import argparse
 import asyncio
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,12 @@ from bench.subjects import CONTENT, POD_SCALER, with_revision
 from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import read_manifests
+
+_COMPILE = """
+import compileall, sys, sysconfig
+for directory in (sysconfig.get_path("purelib"), *sys.argv[1:]):
+    compileall.compile_dir(directory, quiet=2, workers=0)
+"""
 
 ALONE: Mapping[str, Callable[[Stage], Awaitable[list[Measure]]]] = {
     "ready": readiness.measure,
@@ -77,6 +84,8 @@ def _program_directory(text: str) -> Path:
 async def _run(sections: Sequence[str], chosen: Sequence[Contender], effort: Effort) -> str:
     before = load_average()
     progress(f"Load of the machine at the start: {before}")
+    for programs in {each.programs for each in chosen}:
+        _compile(programs)
     alone: list[Measure] = []
     compared: list[Measure] = []
     with tempfile.TemporaryDirectory(prefix="rolecall-bench-") as directory:
@@ -91,6 +100,14 @@ async def _run(sections: Sequence[str], chosen: Sequence[Contender], effort: Eff
     tables = [table(alone, [WARM])] if alone else []
     tables += [table(compared, [each.name for each in chosen])] if compared else []
     return "\n".join([head(machine | {"Load at start and end": f"{before}; {load_average()}"}), *tables])
+
+
+def _compile(programs: Path) -> None:
+    """Compile everything that contenders with these programs import, as images do.
+
+    Otherwise an operator would compile it at its start, and again in each process if it must not write bytecode.
+    """
+    subprocess.run([programs / "python3", "-c", _COMPILE, PROJECT / "src", PROJECT / "bench"], check=True)
 
 
 @asynccontextmanager
