@@ -19,26 +19,7 @@ from ansible.plugins.loader import action_loader, module_loader
 
 _TIMEOUT_SECONDS = 60
 _COLLECTIONS = "ansible_collections"
-IN_PACKAGE: Final = frozenset(
-    """
-    amazon.aws ansible.netcommon ansible.posix ansible.utils ansible.windows arista.eos awx.awx azure.azcollection
-    check_point.mgmt chocolatey.chocolatey cisco.aci cisco.dnac cisco.intersight cisco.ios cisco.iosxr
-    cisco.meraki cisco.mso cisco.nxos cisco.ucs cloudscale_ch.cloud community.aws community.ciscosmb
-    community.crypto community.digitalocean community.dns community.docker community.general community.grafana
-    community.hashi_vault community.hrobot community.library_inventory_filtering_v1 community.libvirt
-    community.mongodb community.mysql community.okd community.postgresql community.proxmox community.proxysql
-    community.rabbitmq community.routeros community.sap_libs community.sops community.vmware community.windows
-    community.zabbix containers.podman cyberark.conjur cyberark.pas dellemc.enterprise_sonic dellemc.openmanage
-    dellemc.powerflex dellemc.unity f5networks.f5_modules fortinet.fortimanager fortinet.fortios google.cloud
-    grafana.grafana hetzner.hcloud hitachivantara.vspone_block hitachivantara.vspone_object ibm.qradar
-    ibm.storage_virtualize ieisystem.inmanage infinidat.infinibox infoblox.nios_modules inspur.ispim
-    junipernetworks.junos kaytus.ksmanage kubernetes.core kubevirt.core lowlydba.sqlserver microsoft.ad
-    microsoft.iis netapp.cloudmanager netapp.ontap netapp.storagegrid netapp_eseries.santricity netbox.netbox
-    ngine_io.cloudstack openstack.cloud ovirt.ovirt purestorage.flasharray purestorage.flashblade ravendb.ravendb
-    splunk.es telekom_mms.icinga_director theforeman.foreman vmware.vmware vmware.vmware_rest vultr.cloud
-    vyos.vyos wti.remote
-    """.split()  # noqa: SIM905 - easier to read and to update
-)
+IN_PACKAGE: Final = frozenset(Path(__file__).with_name("ansible_package.txt").read_text(encoding="utf-8").split())
 """The collections of the Python package ``ansible`` (release 12), for advice only."""
 
 

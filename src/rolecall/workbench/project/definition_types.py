@@ -7,33 +7,31 @@ Jinja and PyYAML only, not ansible-core.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 from jinja2 import TemplateSyntaxError, nodes
 
-from rolecall.workbench.project.core_changes import (
+from rolecall.workbench.project.core_changes import K8S
+from rolecall.workbench.project.expression_types import (
+    BOOLEAN,
     DICTIONARY,
     ENVIRONMENT,
-    FILTERS,
     INTEGER,
-    K8S,
     LIST,
-    LISTING_FUNCTIONS,
-    LOOKUPS,
-    METHODS,
     NUMBER,
     STRING,
-    without_prefix,
+    certain_type,
+    type_of_constant,
+    types_of,
 )
 
 Schema = Mapping[str, Any]
 Finding = tuple[object, str]
 """The value from which the line is known, and a message."""
 
-BOOLEAN: Final = "a boolean"
 _ACCEPTED: Final[Mapping[str, tuple[str, ...]]] = {
     "string": (STRING,),
     "integer": (INTEGER, NUMBER),  # 3.0 is an integer
@@ -44,11 +42,6 @@ _ACCEPTED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _DEFINITIONS: Final = ("definition", "resource_definition", "inline")
 _STATUS: Final = tuple(f"{prefix}k8s_status" for prefix in ("", "operator_sdk.util.", "rolecall.util."))
-_DEPENDS_ON_ARGUMENTS: Final = ("sum", "urlsplit", "int", "float", "regex_search")
-"""Filters whose arguments can change the type of the result."""
-_CAN_RETURN_INPUT: Final = ("combine", "truncate")
-"""Filters that can return their input as it is."""
-
 _ADVICE: Final[Mapping[str, str]] = {
     "string": "convert it with '| string', or quote it in a template file",
     "integer": "convert it with '| int', without quotes in a template file",
@@ -120,13 +113,7 @@ class Definitions:
 
 def _check(value: Any, schema: Schema, path: str) -> Iterator[Finding]:
     """Yield the parts of a value in a task whose type the schema rejects."""
-    if isinstance(value, str):
-        found = _type_of_text(value)
-    elif isinstance(value, bool):
-        found = BOOLEAN
-    else:
-        kinds = ((int, INTEGER), (float, NUMBER), (dict, DICTIONARY), (list, LIST))
-        found = next((name for kind, name in kinds if isinstance(value, kind)), None)
+    found = _type_of_text(value) if isinstance(value, str) else certain_type((type_of_constant(value),))
     if found and (message := _rejection(found, schema, path)):
         yield value, message
     elif isinstance(value, dict):
@@ -160,67 +147,8 @@ def _type_of_text(text: str) -> str | None:
         return None  # a statement can have any result
     parts = [part for each in body if isinstance(each, nodes.Output) for part in each.nodes]
     if len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData):
-        return type_of(parts[0])
+        return certain_type(types_of(parts[0]))
     return STRING
-
-
-def type_of(node: nodes.Node) -> str | None:
-    """Return the type of an expression's result, None if it isn't certain."""
-    infer = next((infer for kind, infer in _INFERENCES if isinstance(node, kind)), None)
-    return infer(node) if infer else None
-
-
-def _of_constant(node: nodes.Const) -> str | None:
-    kinds = ((bool, BOOLEAN), (int, INTEGER), (float, NUMBER), (str, STRING))
-    return next((name for kind, name in kinds if isinstance(node.value, kind)), None)
-
-
-def _of_filter(node: nodes.Filter) -> str | None:
-    name = without_prefix(node.name)
-    arguments: list[nodes.Node] = [*node.args, *(each.value for each in node.kwargs)]
-    if name in ("default", "d") and node.args and node.node:
-        return _common(node.node, node.args[0])
-    if name == "ternary":
-        return _common(*node.args[:2])
-    if name == "bool":
-        return BOOLEAN
-    if name == "mandatory" and node.node:
-        return type_of(node.node)
-    if name in _CAN_RETURN_INPUT or (name in _DEPENDS_ON_ARGUMENTS and arguments):
-        return None
-    return FILTERS.get(name)
-
-
-def _of_call(node: nodes.Call) -> str | None:
-    called = node.node
-    if isinstance(called, nodes.Getattr):
-        return METHODS.get(called.attr)
-    name = called.name if isinstance(called, nodes.Name) else ""
-    if name != "lookup":
-        return DICTIONARY if name == "dict" else LIST if name in LISTING_FUNCTIONS else None
-    if node.kwargs or not node.args or not isinstance(node.args[0], nodes.Const):
-        return None
-    found = LOOKUPS.get(without_prefix(str(node.args[0].value)))
-    return found if found == STRING else None
-
-
-def _common(*choices: nodes.Node) -> str | None:
-    """Return the type that all of these have; ``omit`` leaves the field out."""
-    found = {type_of(each) for each in choices if not (isinstance(each, nodes.Name) and each.name == "omit")}
-    return found.pop() if len(found) == 1 else None
-
-
-_INFERENCES: Final[tuple[tuple[type[nodes.Node] | tuple[type[nodes.Node], ...], Callable[[Any], str | None]], ...]] = (
-    (nodes.Const, _of_constant),
-    ((nodes.List, nodes.Tuple), lambda _: LIST),
-    (nodes.Dict, lambda _: DICTIONARY),
-    (nodes.Concat, lambda _: STRING),
-    ((nodes.Compare, nodes.Not, nodes.Test), lambda _: BOOLEAN),
-    (nodes.Filter, _of_filter),
-    (nodes.Call, _of_call),
-    ((nodes.And, nodes.Or), lambda node: _common(node.left, node.right)),
-    (nodes.CondExpr, lambda node: _common(node.expr1, node.expr2) if node.expr2 else None),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.workbench.project import definition_types
-from rolecall.workbench.project.core_changes import DICTIONARY, FILTERS, INTEGER, LIST, NUMBER, STRING
-from rolecall.workbench.project.definition_types import BOOLEAN, Definitions
+from rolecall.workbench.project.definition_types import Definitions
+from rolecall.workbench.project.expression_types import BOOLEAN, DICTIONARY, FILTERS, INTEGER, LIST, NUMBER, STRING
 from tests.unit.workbench.project.projects import since_2_19
 
 PROPERTIES = {
