@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,7 @@ def _as_json(report: "Report", counted: dict[str, int]) -> Iterator[str]:
         "contents": report.contents,
         "errors": counted["error"],
         "warnings": counted["warning"],
-        "problems": [each.to_json() for each in report.problems],
+        "problems": [asdict(each) for each in report.problems],
     }
     yield json.dumps(found, indent=2)
 

@@ -4,6 +4,7 @@ All classes are frozen and hashable, so that they can be keys of a queue, a stor
 those of Kubernetes: ``apps/v1, Kind=Deployment`` for a kind and ``namespace/name`` for an object.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -58,6 +59,16 @@ class GVK:
     def __str__(self) -> str:
         """Return the text that Kubernetes controllers log, ``/v1, Kind=Pod`` for the core group."""
         return f"{self.group}/{self.version}, Kind={self.kind}"
+
+
+def plural_of(kind: str) -> str:
+    """Return the English plural of a kind, in lower case, by simple rules: the usual name of its resource."""
+    word = kind.lower()
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{word}es"
+    if re.search(r"[^aeiou]y$", word):
+        return f"{word[:-1]}ies"
+    return f"{word}s"
 
 
 SECRET: Final = GVK("", "v1", "Secret")

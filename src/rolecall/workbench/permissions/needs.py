@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from rolecall.kube.references import GVK
+from rolecall.kube.references import GVK, plural_of
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.record.access import ANY, FORMAT, OWN, Access
@@ -270,22 +270,15 @@ def needs_of(
         yield from election.needs()
 
 
-def plural_of(gvk: GVK, plurals: dict[GVK, str]) -> str:
+def resource_of(gvk: GVK, plurals: Mapping[GVK, str]) -> str:
     """Return the plural name of a kind: the recorded one, or else by the rule for English nouns."""
-    if gvk in plurals:
-        return plurals[gvk]
-    singular = gvk.kind.lower()
-    if singular.endswith(("s", "x", "ch", "sh")):
-        return f"{singular}es"
-    if singular.endswith("y") and singular[-2] not in "aeiou":
-        return f"{singular.removesuffix('y')}ies"
-    return f"{singular}s"
+    return plurals.get(gvk) or plural_of(gvk.kind)
 
 
 def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tuple[Permission, str]]:
     """Yield the permissions for the operator's own requests."""
     watch, recorded = source.watch, source.recorded
-    group, plural = watch.gvk.group, plural_of(watch.gvk, plurals)
+    group, plural = watch.gvk.group, resource_of(watch.gvk, plurals)
     reason = f"the operator: {watch.gvk.kind}"
     for verb in ("get", "list", "watch"):
         yield Permission("", group, plural, verb), reason
@@ -295,10 +288,10 @@ def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tupl
         yield Permission("", group, plural, "update"), f"{reason}, finalizer"
     for trigger in watch.triggers:
         for verb in ("list", "watch"):
-            yield Permission("", trigger.gvk.group, plural_of(trigger.gvk, plurals), verb), f"{reason}, triggers"
+            yield Permission("", trigger.gvk.group, resource_of(trigger.gvk, plurals), verb), f"{reason}, triggers"
     if recorded is None:
         return
-    ignored = {(gvk.group, plural_of(gvk, plurals)) for gvk in watch.blacklist}
+    ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in watch.blacklist}
     for dependent in recorded.dependents if watch.watch_dependent_resources else ():
         for verb in ("list", "watch") if dependent not in ignored else ():
             yield Permission("", *dependent, verb), f"{reason}, dependents"
@@ -313,7 +306,7 @@ def _needs_of_runs(
     """Yield the permissions for the requests of runs, and for watching the objects that they read."""
     watch, kind = source.watch, source.watch.gvk.kind
     others = {trigger.gvk for trigger in watch.triggers} | watch.blacklist
-    ignored = {(gvk.group, plural_of(gvk, plurals)) for gvk in others} | _NEVER_WATCHED
+    ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in others} | _NEVER_WATCHED
     task_names = {task.location: task.name for task in source.files.tasks}
     loose = {replace(each.access, name="") for each in recorded.usages if not source.has_fixed(each.access.name, each)}
     for usage in recorded.usages:

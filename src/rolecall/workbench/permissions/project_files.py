@@ -22,7 +22,8 @@ from rolecall.workbench.permissions.manifests import (
     missing,
     rule_lines,
 )
-from rolecall.workbench.permissions.needs import Source, needs_of, plural_of
+from rolecall.workbench.permissions.needs import Source, needs_of, resource_of
+from rolecall.workbench.yaml_lists import last_line, with_lines
 
 DIRECTORIES: Final = (Path("config/rbac"), Path("deploy/rbac"))
 """Where projects of the Operator SDK and of ``rolecall init`` have their RBAC files, below that of watches.yaml."""
@@ -128,7 +129,7 @@ class ProjectFiles:
             gvk = source.watch.gvk
             if source.recorded is None:
                 raise RbacError(f"no run of {gvk.kind} is recorded, so its generated rules would be lost: record one")
-            role = self.role_for(gvk.group, plural_of(gvk, plurals))
+            role = self.role_for(gvk.group, resource_of(gvk, plurals))
             needs = [need for need in needs_of([source], None, plurals) if not need[0].namespace]
             lacking = set(missing([permission for permission, _ in needs], granted))
             rules.setdefault(str(role), (role, []))[1].extend(need for need in needs if need[0] in lacking)
@@ -208,13 +209,8 @@ def _with_rules(role: Manifest, text: str, generated: list[str]) -> str:
     rules = role.rules
     if not isinstance(rules, SequenceNode) or rules.flow_style:
         raise RbacError(f"{role}: write the rules as a block, each on lines of its own after '- '")
-    lines = text.splitlines(keepends=True)
-    last = _last_line(rules)
-    newline = "\r\n" if lines[0].endswith("\r\n") else "\n"
-    lines[last] = lines[last].rstrip("\r\n") + newline
-    indent = " " * rules.start_mark.column
-    lines[last + 1 : last + 1] = [f"{indent}{line}{newline}" for line in (BEGIN, *generated, END)]
-    new = "".join(lines)
+    at = last_line(rules) + 1
+    new = with_lines(text, at, (BEGIN, *generated, END), indent=rules.start_mark.column)
     expected = [each.raw for each in _manifests_in(role.path, text)]
     added = yaml.safe_load("\n".join(generated))
     expected = [each | {"rules": each["rules"] + added} if each == role.raw else each for each in expected]
@@ -223,14 +219,5 @@ def _with_rules(role: Manifest, text: str, generated: list[str]) -> str:
     except RbacError:
         is_understood = False
     if not is_understood:
-        raise RbacError(f"{role}: rules can't be added after line {last + 1}: write the last rule as plain YAML")
+        raise RbacError(f"{role}: rules can't be added after line {at}: write the last rule as plain YAML")
     return new
-
-
-def _last_line(node: Node) -> int:
-    """Return the last line of a node's content; PyYAML's end of a block is behind the comments that follow it."""
-    if isinstance(node, SequenceNode | MappingNode) and not node.flow_style and node.value:
-        last = node.value[-1]
-        return _last_line(last[1] if isinstance(last, tuple) else last)
-    is_at_start = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
-    return int(node.end_mark.line) - (1 if is_at_start else 0)

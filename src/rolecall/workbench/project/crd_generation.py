@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rolecall.kube.references import plural_of
 from rolecall.runner.config.content import PlaybookContent
 from rolecall.runner.config.watches import Watch
 from rolecall.workbench.project.argument_specs import ArgumentSpecError, RoleArguments, read_role_arguments
 from rolecall.workbench.project.crd_files import CrdError, CrdFile, Finding, yaml_files
-from rolecall.workbench.project.scaffold import KindNames, ScaffoldError, append_item, new_definition, plural_of
+from rolecall.workbench.project.scaffold import KindNames, ScaffoldError, append_item, new_definition
 
 _OWNED_BY_KUBERNETES = (".k8s.io", ".kubernetes.io")
 

@@ -11,12 +11,11 @@ import os
 import sys
 import time
 import webbrowser
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import yaml
@@ -51,42 +50,27 @@ class Row:
     is_done: bool
 
 
-class StatusTable:
-    """Show rows as they change. Use it as a context manager."""
+@contextmanager
+def status_table(console: Console) -> Iterator[Callable[[list[Row]], None]]:
+    """Yield a function that shows the current rows: as a live table on a terminal, otherwise as a line per change.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._shown: dict[tuple[str, str], Row] = {}
+    The last table stays on a terminal; otherwise it is printed at the end.
+    """
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda rows: live.update(_table(rows), refresh=True)
+        return
+    shown: dict[tuple[str, str], Row] = {}
 
-    def __enter__(self) -> Self:
-        """Start the live table."""
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the live table; its last state stays on the terminal."""
-        if self._live:
-            self._live.stop()
-
-    def show(self, rows: Iterable[Row]) -> None:
-        """Show the current rows."""
-        rows = list(rows)
-        if self._live:
-            self._live.update(_table(rows), refresh=True)
-            return
+    def show(rows: list[Row]) -> None:
         for row in rows:
-            if self._shown.get((row.kind, row.name)) != row:
-                self._shown[(row.kind, row.name)] = row
-                self._console.print(_line(row), soft_wrap=True, highlight=False, markup=False)
+            if shown.get((row.kind, row.name)) != row:
+                shown[row.kind, row.name] = row
+                console.print(_line(row), soft_wrap=True, highlight=False, markup=False)
 
-    def close(self) -> None:
-        """Print the final table if there is no live one."""
-        if not self._live and self._shown:
-            self._console.print(_table(self._shown.values()))
+    yield show
+    if shown:
+        console.print(_table(shown.values()))
 
 
 def _table(rows: Iterable[Row]) -> Table:
@@ -264,19 +248,17 @@ class _Progress:
     async def until_done(self, kubeconfig: Path, console: Console) -> bool:
         """Show the table and return whether every object was done in time."""
         started = time.monotonic()
-        table = StatusTable(console)
         async with await Client.connect(str(kubeconfig)) as client:
-            with table:
+            with status_table(console) as show:
                 while True:
                     rows = await self._rows(client)
-                    table.show(rows)
+                    show(rows)
                     found = {row.kind for row in rows}
                     done = all(goal.gvk.kind in found for goal in self.goals) and all(row.is_done for row in rows)
                     took = time.monotonic() - started
                     if done or self.operator.has_ended or took > self.timeout_seconds:
                         break
                     await asyncio.sleep(LOOK_EVERY_SECONDS)
-        table.close()
         if done:
             console.print(f"Every sample has reached its end state after {format_duration(round(took, 1))}")
         else:

@@ -18,14 +18,14 @@ import re
 import string
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from rolecall.kube.references import GVK
+from rolecall.kube.references import GVK, plural_of
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.record.files import SUFFIX
@@ -34,21 +34,29 @@ from rolecall.runner.runs.variables import object_variable
 from rolecall.workbench.project.argument_specs import RoleArguments
 from rolecall.workbench.project.crd_files import CrdFile
 from rolecall.workbench.project.watches_schema import schema_text
+from rolecall.workbench.yaml_lists import last_line, with_lines
 
 FOLDER = Path(__file__).parent / "templates"
 _ENDING = ".tmpl"
-_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
-_VERSION = re.compile(r"v[1-9][0-9]*(?:(?:alpha|beta)[1-9][0-9]*)?")
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NAME = r"[a-z](?:[-a-z0-9]*[a-z0-9])?"
+_DOMAIN_FORM = (
+    "a DNS name such as example.com: lower case letters, digits, '-' and '.', at most 253 characters, and at most 63 "
+    "between two dots"
+)
+_DOMAIN = (rf"{_LABEL}(?:\.{_LABEL})*", 253, _DOMAIN_FORM)
+_NAMES = {
+    # Both leave room for suffixes: the name of the namespace, for example, is a label too.
+    "NAME": (_NAME, 40, "at most 40 lower case letters, digits and '-', starting with a letter, not ending in '-'"),
+    "--kind": (r"[A-Z][A-Za-z0-9]*", 50, "at most 50 letters and digits, starting with a capital, such as WebSite"),
+    "--plural": (_NAME, 63, "lower case letters, digits and '-', starting with a letter, such as websites"),
+    "--version": (r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?", 63, "a version such as v1, v1alpha1 or v2beta3"),
+    "--domain": _DOMAIN,
+    "--group": _DOMAIN,
+    "--group with the domain": _DOMAIN,
+}
+"""The form, the greatest length, and the description of each name, by the argument that gives it."""
 _PROTECTED = re.compile(r"(?:^|\.)(?:k8s|kubernetes)\.io$")
-_LONGEST_DOMAIN = 253
-_LONGEST_LABEL = 63
-_LONGEST_PROJECT = 40
-"""Leaves room for suffixes: the name of the namespace, for example, is a label too."""
-_LONGEST_KIND = 50
-"""As above."""
 
 PROJECT_FILE = "PROJECT"
 SCHEMA_FILE = "watches.schema.json"
@@ -214,88 +222,32 @@ def _list_node(text: str, key: str | None) -> Node | None:
 
 
 def _inserted(text: str, node: Node | None, key: str | None, item: str) -> str | None:
-    lines = text.splitlines()
     if isinstance(node, SequenceNode) and not node.flow_style and node.value:
-        at, indent = _last_line(node) + 1, node.start_mark.column
+        at, indent = last_line(node) + 1, node.start_mark.column
     elif isinstance(node, ScalarNode) and key is not None:
         at, indent = node.start_mark.line + 1, 2
     elif key is None and (node is None or isinstance(node, ScalarNode)):
-        at, indent = len(lines), 0
+        at, indent = len(text.splitlines()), 0
     else:
         return None
     is_entry = key is None and node is not None and not isinstance(node, ScalarNode)
     gap = [""] if is_entry and "\n" in item else []
-    return "\n".join([*lines[:at], *gap, *textwrap.indent(item, " " * indent).splitlines(), *lines[at:]]) + "\n"
+    return with_lines(text, at, [*gap, *item.splitlines()], indent=indent)
 
 
-def _last_line(node: Node) -> int:
-    """Return the last line of the node's content; PyYAML's end of a block is after the comments that follow it."""
-    if isinstance(node, MappingNode | SequenceNode) and not node.flow_style and node.value:
-        last = node.value[-1]
-        return _last_line(last[1] if isinstance(last, tuple) else last)
-    is_at_start = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
-    return int(node.end_mark.line) - (1 if is_at_start else 0)
-
-
-def checked_project(name: str) -> str:
-    """Return the name of a project."""
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST_PROJECT:
-        raise _refusal(
-            "NAME",
-            name,
-            f"at most {_LONGEST_PROJECT} lower case letters, digits and '-', starting with a letter, not ending in '-'",
-        )
-    return name
-
-
-def checked_domain(domain: str) -> str:
-    """Return the domain that the groups of a project end in."""
-    if _PROTECTED.search(domain):
-        raise _refusal(
-            "--domain", domain, "a domain of your own; API groups below this one are protected by Kubernetes"
-        )
-    return _checked_subdomain("--domain", domain)
+def checked(where: str, text: str) -> str:
+    """Return a name that was given by this argument. Raise ScaffoldError if it doesn't have the form of such names."""
+    pattern, longest, expected = _NAMES[where]
+    if where == "--domain" and _PROTECTED.search(text):
+        expected = "a domain of your own; API groups below this one are protected by Kubernetes"
+    elif re.fullmatch(pattern, text) and len(text) <= longest:
+        return text
+    raise ScaffoldError(f"{where}: expected {expected}, found {text!r}")
 
 
 def checked_group(group: str, domain: str) -> str:
-    """Return the full name of the group, which ends in the domain."""
-    _checked_subdomain("--group", group)
-    return _checked_subdomain("--group with the domain", f"{group}.{domain}")
-
-
-def checked_version(version: str) -> str:
-    """Return the version of an API."""
-    if not _VERSION.fullmatch(version) or len(version) > _LONGEST_LABEL:
-        raise _refusal("--version", version, "a version such as v1, v1alpha1 or v2beta3")
-    return version
-
-
-def checked_kind(kind: str) -> str:
-    """Return the name of a kind."""
-    if not _KIND.fullmatch(kind) or len(kind) > _LONGEST_KIND:
-        raise _refusal(
-            "--kind", kind, f"at most {_LONGEST_KIND} letters and digits, starting with a capital, such as WebSite"
-        )
-    return kind
-
-
-def checked_plural(plural: str) -> str:
-    """Return the plural name of a kind in the API."""
-    if not _NAME.fullmatch(plural) or len(plural) > _LONGEST_LABEL:
-        raise _refusal(
-            "--plural", plural, "lower case letters, digits and '-', starting with a letter, such as websites"
-        )
-    return plural
-
-
-def plural_of(kind: str) -> str:
-    """Return the English plural of a kind, in lower case, by simple rules."""
-    word = kind.lower()
-    if re.search(r"(?:s|x|z|ch|sh)$", word):
-        return f"{word}es"
-    if re.search(r"[^aeiou]y$", word):
-        return f"{word[:-1]}ies"
-    return f"{word}s"
+    """Return the full name of a group, which ends in the domain. Raise ScaffoldError."""
+    return checked("--group with the domain", f"{checked('--group', group)}.{domain}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,32 +267,9 @@ class KindNames:
 
     def values(self) -> dict[str, str]:
         """Return the values for the templates, by their name there."""
-        return {
-            "project": self.project,
-            "namespace": self.project.replace("-", "_"),
-            "group": self.group,
-            "version": self.version,
-            "kind": self.kind,
-            "plural": self.plural,
-            "name": self.name,
-            "object": object_variable(GVK(self.group, self.version, self.kind)),
-        }
-
-
-def _checked_subdomain(where: str, text: str) -> str:
-    parts_fit = all(len(part) <= _LONGEST_LABEL for part in text.split("."))
-    if not (_DOMAIN.fullmatch(text) and parts_fit and len(text) <= _LONGEST_DOMAIN):
-        raise _refusal(
-            where,
-            text,
-            f"a DNS name such as example.com: lower case letters, digits, '-' and '.', at most {_LONGEST_DOMAIN} "
-            f"characters, and at most {_LONGEST_LABEL} between two dots",
-        )
-    return text
-
-
-def _refusal(where: str, found: str, expected: str) -> ScaffoldError:
-    return ScaffoldError(f"{where}: expected {expected}, found {found!r}")
+        kind = GVK(self.group, self.version, self.kind)
+        derived = {"namespace": self.project.replace("-", "_"), "name": self.name, "object": object_variable(kind)}
+        return asdict(self) | derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +294,7 @@ class NewKind:
 
 def init_project(directory: Path, name: str, domain: str) -> ProjectFiles:
     """Return the files of a new project with this name, whose API groups end in the domain."""
-    values = {"project": checked_project(name), "domain": checked_domain(domain)}
+    values = {"project": checked("NAME", name), "domain": checked("--domain", domain)}
     return ProjectFiles(directory, {**render_tree("project", values), SCHEMA_FILE: schema_text()}, {})
 
 
@@ -401,14 +330,10 @@ def _with_fields(names: KindNames, created: Mapping[str, str], role: Mapping[str
 
 def _names(directory: Path, new_kind: NewKind) -> KindNames:
     project, domain = _read_project(directory)
-    kind = checked_kind(new_kind.kind)
-    return KindNames(
-        project,
-        checked_group(new_kind.group, domain),
-        checked_version(new_kind.version),
-        kind,
-        checked_plural(plural_of(kind) if new_kind.plural is None else new_kind.plural),
-    )
+    kind = checked("--kind", new_kind.kind)
+    group = checked_group(new_kind.group, domain)
+    plural = plural_of(kind) if new_kind.plural is None else new_kind.plural
+    return KindNames(project, group, checked("--version", new_kind.version), kind, checked("--plural", plural))
 
 
 def _read_project(directory: Path) -> tuple[str, str]:
@@ -416,7 +341,7 @@ def _read_project(directory: Path) -> tuple[str, str]:
     where = directory / PROJECT_FILE
     try:
         found: Any = yaml.safe_load(_read(directory, PROJECT_FILE))
-        return checked_project(str(found["projectName"])), checked_domain(str(found["domain"]))
+        return checked("NAME", str(found["projectName"])), checked("--domain", str(found["domain"]))
     except (yaml.YAMLError, KeyError, TypeError) as error:
         raise ScaffoldError(f"{where}: expected the keys projectName and domain: {error!r}") from error
 

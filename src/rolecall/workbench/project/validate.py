@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,8 @@ from rolecall.workbench.project.status_schema import check_status
 
 _CHECK = "rolecall.workbench.project.ansible_check"
 _LAST_LINES = 5
+_FIELDS = ("properties", "spec", "properties")
+"""Where a schema has the fields of the spec."""
 
 _IMAGE_HOME = "/opt/ansible/"
 """The directory of the image that usually contains the files of a project."""
@@ -83,44 +85,18 @@ class Problem:
         where = ", ".join(part for part in (self.entry, key) if part)
         return f"{where}: {self.message}" if where else self.message
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class _Located:
-    """A mapping in a file, with its place."""
-
-    file: Path
-    value: Mapping[str, Any]
-
-    def warning(self, key: str, message: str) -> Problem:
-        """Return a warning about a key of the mapping, or about the mapping if it lacks the key."""
-        line = None
-        if isinstance(self.value, LocatedMapping):
-            line = self.value.lines.get(key, self.value.line)
-        return Problem(str(self.file), line, message, Severity.WARNING)
-
-    def below(self, *keys: str) -> "_Located | None":
-        """Return the mapping under these keys, or None."""
-        value: Any = self.value
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        return _Located(self.file, value) if isinstance(value, dict) else None
-
 
 @dataclass(frozen=True, slots=True)
 class CrdFiles:
-    """The CRDs in files, and the problems of the files."""
+    """The CRDs in files, each with its file, and the problems of the files."""
 
-    found: tuple[_Located, ...]
+    found: tuple[tuple[Path, Mapping[str, Any]], ...]
     problems: tuple[Problem, ...]
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "CrdFiles":
         """Read these files, and every YAML file in these directories."""
-        found: list[_Located] = []
+        found: list[tuple[Path, Mapping[str, Any]]] = []
         problems: list[Problem] = []
         for file in yaml_files(paths):
             try:
@@ -129,61 +105,76 @@ class CrdFiles:
                 text, line = describe_error(error)
                 problems.append(Problem(str(file), line, text))
                 continue
-            found += [_Located(file, each) for each in documents if _is_definition(each)]
+            found += [(file, each) for each in documents if _is_definition(each)]
         return cls(tuple(found), tuple(problems))
 
-    def schemas(self) -> Iterator[tuple[GVK, _Located]]:
-        """Yield the schema of each version of each kind."""
-        for definition in self.found:
-            spec = definition.below("spec")
-            group, kind = _names(spec) if spec else (None, None)
-            for each in (spec.value.get("versions") if spec else None) or []:
-                if isinstance(each, dict) and (
-                    schema := _Located(definition.file, each).below("schema", "openAPIV3Schema")
-                ):
-                    yield GVK(str(group), str(each.get("name")), str(kind)), schema
+    def schemas(self) -> dict[GVK, Mapping[str, Any]]:
+        """Return the schema of each version of each kind."""
+        return {
+            GVK(str(group), str(version.get("name")), str(kind)): schema
+            for _, definition in self.found
+            for group, kind in [_names(definition)]
+            for version in _versions(definition)
+            if (schema := _below(version, "schema", "openAPIV3Schema"))
+        }
 
     def check(self, watch: Watch, environment: Mapping[str, str]) -> Iterator[Problem]:
         """Yield the differences to a watch."""
-        for definition in self.found:
-            spec = definition.below("spec")
-            if spec and _names(spec) == (watch.gvk.group, watch.gvk.kind):
-                yield from _check(watch, spec, environment)
+        for file, definition in self.found:
+            if _names(definition) == (watch.gvk.group, watch.gvk.kind):
+                yield from _check(watch, file, definition, environment)
 
 
-def _check(watch: Watch, spec: _Located, environment: Mapping[str, str]) -> Iterator[Problem]:
-    versions = [_Located(spec.file, each) for each in spec.value.get("versions") or [] if isinstance(each, dict)]
-    version = next((each for each in versions if each.value.get("name") == watch.gvk.version), None)
-    if version is None or version.value.get("served") is False:
-        names = ", ".join(str(each.value.get("name")) for each in versions if each.value.get("served") is not False)
-        yield spec.warning("versions", f"the watched version {watch.gvk.version!r} is not served; served: {names}")
+def _warning(file: Path, value: Mapping[str, Any], key: str, message: str) -> Problem:
+    """Return a warning about a key of a mapping, or about the mapping if it lacks the key."""
+    line = value.lines.get(key, value.line) if isinstance(value, LocatedMapping) else None
+    return Problem(str(file), line, message, Severity.WARNING)
+
+
+def _below(value: Any, *keys: str) -> Mapping[str, Any] | None:
+    """Return the mapping under these keys, or None."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
+
+
+def _check(
+    watch: Watch, file: Path, definition: Mapping[str, Any], environment: Mapping[str, str]
+) -> Iterator[Problem]:
+    versions = _versions(definition)
+    version = next((each for each in versions if each.get("name") == watch.gvk.version), None)
+    if version is None or version.get("served") is False:
+        names = ", ".join(str(each.get("name")) for each in versions if each.get("served") is not False)
+        text = f"the watched version {watch.gvk.version!r} is not served; served: {names}"
+        yield _warning(file, definition["spec"], "versions", text)
         return
-    schema = version.below("schema", "openAPIV3Schema")
-    if watch.manage_status and version.below("subresources", "status") is None:
-        yield version.warning("subresources", f"{watch.gvk.kind} has no status subresource, but manageStatus is true")
+    schema = _below(version, "schema", "openAPIV3Schema")
+    if watch.manage_status and _below(version, "subresources", "status") is None:
+        text = f"{watch.gvk.kind} has no status subresource, but manageStatus is true"
+        yield _warning(file, version, "subresources", text)
     elif watch.manage_status and schema:
-        yield from (_Located(spec.file, place).warning("", text) for place, text in check_status(watch, schema.value))
-    fields = schema.below("properties", "spec", "properties") if schema else None
-    yield from _ignored_fields(watch, fields) if fields else ()
-    yield from _compare(watch, spec.file, environment)
+        yield from (_warning(file, place, "", text) for place, text in check_status(watch, schema))
+    yield from _ignored_fields(watch, file, _below(schema, *_FIELDS) or {})
+    yield from _compare(watch, file, environment)
 
 
-def _variables_of(watch: Watch, fields: _Located, *, finalizing: bool = False) -> dict[str, str]:
+def _variables_of(watch: Watch, fields: Iterable[str], *, finalizing: bool = False) -> dict[str, str]:
     """Return the variables that a spec can set, with the names of their fields."""
-    names = {snake_case(key) if watch.snake_case_parameters else key: key for key in fields.value}
+    names = {snake_case(key) if watch.snake_case_parameters else key: key for key in fields}
     declared = watch.declared_for(finalizing=finalizing)
     return {name: key for name, key in names.items() if declared is None or name in declared}
 
 
-def _ignored_fields(watch: Watch, fields: _Located) -> Iterator[Problem]:
+def _ignored_fields(watch: Watch, file: Path, fields: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the fields whose variables Ansible overrides, or that the operator rejects."""
     for name, key in _variables_of(watch, fields).items():
         if name in IGNORED:
             text = f"Ansible overrides the variable {name}, so that the role never sees this field: rename it, or read "
-            yield fields.warning(key, f"spec.{key}: {text}{object_variable(watch.gvk)}.spec.{key}")
+            yield _warning(file, fields, key, f"spec.{key}: {text}{object_variable(watch.gvk)}.spec.{key}")
         elif is_reserved(name) and name not in watch.allow_variables:
             text = f"the operator rejects objects with this field, because Ansible itself acts on the variable {name}"
-            yield fields.warning(key, f"spec.{key}: {text}: rename it, or add it to allowVariables in watches.yaml")
+            text += ": rename it, or add it to allowVariables in watches.yaml"
+            yield _warning(file, fields, key, f"spec.{key}: {text}")
 
 
 def _compare(watch: Watch, file: Path, environment: Mapping[str, str]) -> Iterator[Problem]:
@@ -209,9 +200,14 @@ def _is_definition(document: object) -> bool:
     return isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition"
 
 
-def _names(spec: _Located) -> tuple[object, object]:
-    names = spec.below("names")
-    return spec.value.get("group"), names.value.get("kind") if names else None
+def _names(definition: Mapping[str, Any]) -> tuple[object, object]:
+    """Return the group and the kind."""
+    return (_below(definition, "spec") or {}).get("group"), (_below(definition, "spec", "names") or {}).get("kind")
+
+
+def _versions(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = (_below(definition, "spec") or {}).get("versions") or []
+    return [each for each in found if isinstance(each, dict)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,12 +339,12 @@ def _in_checkout(file: Path, directory: Path) -> tuple[Path, list[Problem]]:
     return copy, problems
 
 
-def _origins(watch: Watch, content: Content, schemas: Mapping[GVK, _Located]) -> dict[str, str]:
+def _origins(watch: Watch, content: Content, schemas: Mapping[GVK, Mapping[str, Any]]) -> dict[str, str]:
     """Return the extra vars of a content that are known without an object, with their origins."""
-    fields = schemas[watch.gvk].below("properties", "spec", "properties") if watch.gvk in schemas else None
     is_only_finalizer = content != watch.content
     variables = {**watch.variables, **(watch.finalizer.variables if watch.finalizer and is_only_finalizer else {})}
-    names = _variables_of(watch, fields, finalizing=is_only_finalizer) if fields else {}
+    fields = _below(schemas.get(watch.gvk), *_FIELDS) or {}
+    names = _variables_of(watch, fields, finalizing=is_only_finalizer)
     return {
         **{name: f"the field spec.{key} of {watch.gvk.kind}" for name, key in names.items()},
         **dict.fromkeys(variables, f"vars of {watch.gvk.kind} in watches.yaml"),
@@ -358,7 +354,7 @@ def _origins(watch: Watch, content: Content, schemas: Mapping[GVK, _Located]) ->
 
 def _check_contents(watches: Iterable[Watch], crds: CrdFiles, environment: Mapping[str, str]) -> Iterator[Problem]:
     """Check roles and playbooks with ansible-core, with the settings and a working directory like those of a run."""
-    schemas = dict(crds.schemas())
+    schemas = crds.schemas()
     asked = [
         {
             "role" if isinstance(content, RoleContent) else "playbook": str(content.path),
@@ -369,7 +365,7 @@ def _check_contents(watches: Iterable[Watch], crds: CrdFiles, environment: Mappi
     ]
     if not asked:
         return
-    known = [(gvk.api_version, gvk.kind, schema.value) for gvk, schema in schemas.items()]
+    known = [(gvk.api_version, gvk.kind, schema) for gvk, schema in schemas.items()]
     question = {"contents": asked, "schemas": known, "directory": str(Path.cwd())}
     python_path = [part for part in (environment.get("PYTHONPATH"), str(COLLECTIONS)) if part]
     with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as directory:

@@ -25,7 +25,7 @@ _APPROVAL: Final = {"api-approved.kubernetes.io": "unapproved, this stands in fo
 def project_definitions(project: Path) -> tuple[RawObject, ...]:
     """Return the CustomResourceDefinitions in the files of a project."""
     paths = [project / each for each in DEFINITION_DIRECTORIES if (project / each).is_dir()]
-    return tuple(json.loads(json.dumps(each.value)) for each in CrdFiles.read(paths).found)
+    return tuple(json.loads(json.dumps(each)) for _, each in CrdFiles.read(paths).found)
 
 
 class RecordedKinds:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
+from rolecall.kube.references import plural_of
 from rolecall.runner.config.watches import load_watches
 from rolecall.workbench.project.demo_inputs import read_demo_file, read_manifests
 from rolecall.workbench.project.scaffold import (
@@ -21,16 +22,11 @@ from rolecall.workbench.project.scaffold import (
     ProjectFiles,
     ScaffoldError,
     append_item,
-    checked_domain,
+    checked,
     checked_group,
-    checked_kind,
-    checked_plural,
-    checked_project,
-    checked_version,
     create_api,
     init_project,
     list_items,
-    plural_of,
     render_snippet,
     render_tree,
 )
@@ -415,31 +411,31 @@ def test_plurals_follow_simple_english(kind: str, plural: str) -> None:
 
 @given(st.from_regex(r"[A-Z][A-Za-z0-9]{0,49}", fullmatch=True))
 def test_the_plural_of_every_kind_is_a_plural_that_may_be_given(kind: str) -> None:
-    assert checked_plural(plural_of(checked_kind(kind)))
+    assert checked("--plural", plural_of(checked("--kind", kind)))
 
 
 @pytest.mark.parametrize("version", ["v1", "v12", "v1alpha1", "v2beta10"])
 def test_versions_of_apis_are_accepted(version: str) -> None:
-    assert checked_version(version) == version
+    assert checked("--version", version) == version
 
 
 @pytest.mark.parametrize("version", ["", "1", "v0", "v01", "V1", "v1.0", "v1gamma1", "v1alpha", "v1\n"])
 def test_invalid_version_is_rejected_with_an_example(version: str) -> None:
     with pytest.raises(ScaffoldError) as refused:
-        checked_version(version)
+        checked("--version", version)
     assert str(refused.value) == f"--version: expected a version such as v1, v1alpha1 or v2beta3, found {version!r}"
 
 
 @pytest.mark.parametrize("kind", ["", "website", "Web-Site", "1Site", "Web_Site", "Wébsite", "W" * 51])
 def test_invalid_kind_is_rejected(kind: str) -> None:
     with pytest.raises(ScaffoldError, match=r"^--kind: expected "):
-        checked_kind(kind)
+        checked("--kind", kind)
 
 
 @pytest.mark.parametrize("name", ["", "Web", "web_shop", "-web", "web-", "1web", "web.shop", "../web", "w" * 41])
 def test_invalid_project_name_is_rejected(name: str) -> None:
     with pytest.raises(ScaffoldError, match=r"^NAME: expected "):
-        checked_project(name)
+        checked("NAME", name)
 
 
 @pytest.mark.parametrize(
@@ -447,14 +443,14 @@ def test_invalid_project_name_is_rejected(name: str) -> None:
 )
 def test_invalid_domain_is_rejected(domain: str) -> None:
     with pytest.raises(ScaffoldError, match=r"^--domain: expected "):
-        checked_domain(domain)
+        checked("--domain", domain)
 
 
 @pytest.mark.parametrize("domain", ["k8s.io", "kubernetes.io", "web.k8s.io"])
 def test_domains_that_kubernetes_guards_are_refused(domain: str) -> None:
     with pytest.raises(ScaffoldError, match="of your own"):
-        checked_domain(domain)
-    assert checked_domain(f"{domain}.example.com")
+        checked("--domain", domain)
+    assert checked("--domain", f"{domain}.example.com")
 
 
 def test_the_full_group_ends_in_the_domain_and_is_checked_as_a_whole() -> None:
