@@ -20,7 +20,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from rolecall.workbench.controlplane.certificates import CertificateAuthority, KeyPair, kubeconfig, token_user
+from rolecall.workbench.controlplane.certificates import CertificateAuthority, KeyPair, kubeconfig
 
 HOST = "127.0.0.1"
 NO_LIMIT = aiohttp.ClientTimeout()
@@ -81,7 +81,7 @@ class Relay:
         application.router.add_route("*", "/{path:.*}", self._respond)
         self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
         await self._runner.setup()
-        authority = CertificateAuthority.create("relay")
+        authority = CertificateAuthority("relay")
         self._listener.bind((HOST, 0))
         await web.SockSite(self._runner, self._listener, ssl_context=context_of(authority.server(HOST))).start()
         self._is_open.set()
@@ -224,7 +224,7 @@ def context_of(pair: KeyPair) -> ssl.SSLContext:
 
 def _write_kubeconfig(path: Path, port: int, authority: bytes, token: str) -> None:
     """Write a kubeconfig with the authority in a separate file, as in a pod: a client copies an embedded one."""
-    content = yaml.safe_load(kubeconfig("relay", f"https://{HOST}:{port}", authority, token_user(token)))
+    content = yaml.safe_load(kubeconfig("relay", f"https://{HOST}:{port}", authority, {"token": token}))
     file = path.with_name("authority.crt")
     file.write_bytes(authority)
     del content["clusters"][0]["cluster"]["certificate-authority-data"]

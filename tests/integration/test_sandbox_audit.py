@@ -54,14 +54,10 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     """Yield a cluster with a Foo; no operator works there."""
     directory = tmp_path_factory.mktemp("audited")
     (directory / "policy.yaml").write_text(POLICY)
-    options = components._OPTIONS[components.API_SERVER]
     audit = {"audit-policy-file": str(directory / "policy.yaml"), "audit-log-path": str(directory / "audit.log")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(
-            components._OPTIONS,
-            components.API_SERVER,
-            lambda layout, port: {**options(layout, port), **audit},
-        )
+        options = components.options()
+        patch.setitem(options, components.API_SERVER, {**options[components.API_SERVER], **audit})
         with ControlPlane(f"test-audited-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
             applier = Applier(plane.kubeconfig)
             applier.apply(read_manifests(PROJECT / "deploy/crds"))

@@ -77,13 +77,10 @@ def traced_control_plane(of_api_server: Collector, tmp_path_factory: pytest.Temp
     file = tmp_path_factory.mktemp("tracing") / "tracing.yaml"
     address = of_api_server.url.removeprefix("http://")
     file.write_text(f"apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: {address}\n")
-    usual = components._OPTIONS[components.API_SERVER]
-
-    def options(layout: components.Layout, port: int) -> dict[str, str]:
-        return {**usual(layout, port), "tracing-config-file": str(file)}
-
+    options = components.options()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(components._OPTIONS, components.API_SERVER, options)
+        tracing = options[components.API_SERVER] | {"tracing-config-file": str(file)}
+        patch.setitem(options, components.API_SERVER, tracing)
         with ControlPlane(f"traces-{os.getpid()}", nodes=1) as running:
             applier = Applier(running.kubeconfig)
             applier.apply(read_manifests(PROJECT / "deploy/crds"))

@@ -12,7 +12,7 @@ from aiohttp import web
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ApiError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.workbench.controlplane.certificates import CertificateAuthority, kubeconfig, token_user
+from rolecall.workbench.controlplane.certificates import CertificateAuthority, kubeconfig
 from tests.chaos.relay import Relay, context_of, drop_packets
 
 POD = GVK("", "v1", "Pod")
@@ -41,13 +41,13 @@ async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
     application.router.add_route("*", "/{path:.*}", _answer)
     runner = web.AppRunner(application)
     await runner.setup()
-    authority = CertificateAuthority.create("upstream")
+    authority = CertificateAuthority("upstream")
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context_of(authority.server("127.0.0.1")))
     await site.start()
     port = runner.addresses[0][1]
     upstream = tmp_path / "upstream"
     upstream.write_bytes(
-        kubeconfig("upstream", f"https://127.0.0.1:{port}", authority.own.certificate, token_user("secret"))
+        kubeconfig("upstream", f"https://127.0.0.1:{port}", authority.own.certificate, {"token": "secret"})
     )
     relay = Relay.to(upstream)
     await relay.start(tmp_path / "kubeconfig")
@@ -114,8 +114,8 @@ async def test_a_slow_relay_holds_answers_back(relay: Relay, client: Client) -> 
 
 
 async def test_a_relay_whose_server_is_gone_breaks_the_connection(tmp_path: Path) -> None:
-    authority = CertificateAuthority.create("upstream").own.certificate
-    (tmp_path / "upstream").write_bytes(kubeconfig("gone", "https://127.0.0.1:1", authority, token_user("secret")))
+    authority = CertificateAuthority("upstream").own.certificate
+    (tmp_path / "upstream").write_bytes(kubeconfig("gone", "https://127.0.0.1:1", authority, {"token": "secret"}))
     relay = Relay.to(tmp_path / "upstream")
     await relay.start(tmp_path / "kubeconfig")
     host, port = relay.address

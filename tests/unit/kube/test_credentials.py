@@ -259,7 +259,7 @@ async def test_changed_service_account_token_is_read_again(
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
     (tmp_path / "token").write_text("first")
-    (tmp_path / "ca.crt").write_bytes(CertificateAuthority.create("one").own.certificate)
+    (tmp_path / "ca.crt").write_bytes(CertificateAuthority("one").own.certificate)
     found = await credentials_of(None, clock)
     assert await found.headers() == {"authorization": "bearer first"}
     replace_file(tmp_path / "token", b"second")
@@ -281,7 +281,7 @@ async def test_token_with_line_break_is_error_at_start(tmp_path: Path) -> None:
 async def test_system_certificates_are_read_only_for_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, proxy: str, count: int
 ) -> None:
-    (tmp_path / "system").write_bytes(CertificateAuthority.create("system").own.certificate)
+    (tmp_path / "system").write_bytes(CertificateAuthority("system").own.certificate)
     files = {"SSL_CERT_FILE": str(tmp_path / "system"), "SSL_CERT_DIR": str(tmp_path / "none")}
     for variable, value in {**files, "http_proxy": proxy, "no_proxy": ""}.items():
         monkeypatch.setenv(variable, value)
@@ -308,7 +308,7 @@ async def test_changed_certificates_are_read_again(tmp_path: Path, monkeypatch: 
         for name, content in (("ca", authority.own.certificate), ("cert", pair.certificate), ("key", pair.key)):
             replace_file(tmp_path / name, content)
 
-    old, new = CertificateAuthority.create("old"), CertificateAuthority.create("new")
+    old, new = CertificateAuthority("old"), CertificateAuthority("new")
     renew(old)
     user: Text = {"client-certificate": "cert", "client-key": "key"}
     async with serving(ApiServer().handle, server_context(old, tmp_path)) as url:
@@ -333,14 +333,14 @@ async def check_files(client: Client) -> None:
 
 async def test_half_written_certificate_is_read_again_later(tmp_path: Path, clock: Clock) -> None:
     """Until then the old one is used; a new token does not wait for it."""
-    pair = CertificateAuthority.create("one").client("operator")
+    pair = CertificateAuthority("one").client("operator")
     (tmp_path / "cert").write_bytes(pair.certificate)
     (tmp_path / "key").write_bytes(pair.key)
     user: Text = {"client-certificate": "cert", "client-key": "key"}
     server = "https://127.0.0.1:1"
     found = await credentials_of(write_kubeconfig(tmp_path, server, {**user, "token": "first"}), clock)
     old = found.ssl_context
-    renewed = CertificateAuthority.create("two").client("operator")
+    renewed = CertificateAuthority("two").client("operator")
     (tmp_path / "cert").write_bytes(renewed.certificate)
     write_kubeconfig(tmp_path, server, {**user, "token": "second"})
     clock.now += CHECK_SECONDS

@@ -17,7 +17,7 @@ import ipaddress
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
 from cryptography import x509
@@ -86,16 +86,10 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
 class CertificateAuthority:
     """The certificate authority of one control plane."""
 
-    def __init__(self, name: x509.Name, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
-        self._name = name
-        self._key = key
-        self._certificate = certificate
-
-    @classmethod
-    def create(cls, cluster: str) -> Self:
-        """Return a new authority, named after the cluster."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"rolecall {cluster}")
+    def __init__(self, cluster: str) -> None:
+        """Create the authority, named after the cluster."""
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name(f"rolecall {cluster}")
         usage = x509.KeyUsage(
             digital_signature=True,
             key_cert_sign=True,
@@ -107,13 +101,12 @@ class CertificateAuthority:
             encipher_only=False,
             decipher_only=False,
         )
-        certificate = (
-            _builder(name, name, key)
+        self._certificate = (
+            _builder(self._name, self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
-            .sign(key, hashes.SHA256())
+            .sign(self._key, hashes.SHA256())
         )
-        return cls(name, key, certificate)
 
     @property
     def own(self) -> KeyPair:
@@ -157,11 +150,6 @@ def certificate_user(pair: KeyPair) -> dict[str, Any]:
     return {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
 
 
-def token_user(token: str) -> dict[str, Any]:
-    """Return the kubeconfig entry of a user with a bearer token."""
-    return {"token": token}
-
-
 def kubeconfig(cluster: str, server: str, authority: bytes, user: dict[str, Any], namespace: str = "default") -> bytes:
     """Return the file for the API server's URL, the authority's certificate (PEM), a user and a namespace."""
     content = {
@@ -186,7 +174,7 @@ class Credentials:
 
     def create(self) -> None:
         """Create an authority, all certificates, and what refers to them; the directories must exist."""
-        authority = CertificateAuthority.create(self._cluster)
+        authority = CertificateAuthority(self._cluster)
         self._write_pair("authority", authority.own)
         self._write_pair("server", authority.server(HOST, FIRST_SERVICE_ADDRESS))
         self._write_pair(components.KUBELET, authority.server(HOST))
@@ -199,7 +187,7 @@ class Credentials:
         write_private(self._layout.certificates / "service-accounts.key", private)
         write_private(self._layout.certificates / "service-accounts.pub", public)
         kubeconfig_path = json.dumps(str(self._layout.component_kubeconfig(components.KUBELET_CLIENT)))
-        admission = components.ADMISSION.read_text().replace("KUBECONFIG", kubeconfig_path)
+        admission = components.rendered("admission.yaml", {"kubeconfig": kubeconfig_path})
         write_private(self._layout.admission, admission.encode())
 
     def write_kubeconfigs(self, port: int) -> None:
@@ -228,7 +216,7 @@ class Credentials:
             raise ControlPlaneError(f"cannot create a token for service account {namespace}/{name}: {response.message}")
         target = self._layout.service_account_kubeconfig(namespace, name)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._write_kubeconfig(target, port, token_user(response.content["status"]["token"]), namespace)
+        self._write_kubeconfig(target, port, {"token": response.content["status"]["token"]}, namespace)
         return target
 
     def _write_kubeconfig(self, path: Path, port: int, user: dict[str, str], namespace: str = "default") -> None:

@@ -13,7 +13,6 @@ service accounts, simulated nodes without taints, and the path from scheduling t
 probe pod verifies. Each condition has a name, so a start that hangs reports the condition.
 """
 
-import contextlib
 import http.client
 import os
 import random
@@ -21,7 +20,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +37,7 @@ from rolecall.workbench.controlplane.state import State, StateStore
 
 POLL_SECONDS = 0.03
 PROBE = ("kube-system", "rolecall-probe")
+STORAGE_CLASSES_PATH = "/apis/storage.k8s.io/v1/storageclasses"
 READY_TIMEOUT_SECONDS = 90.0
 NOTICE_SECONDS = 5.0
 LOG_LINES = 15
@@ -55,7 +55,7 @@ def wait_until(condition: Callable[[], bool], deadline: float, check: Callable[[
     """
     while time.monotonic() < deadline:
         check()
-        with contextlib.suppress(OSError, http.client.HTTPException):
+        with suppress(OSError, http.client.HTTPException):
             if condition():
                 return True
         time.sleep(POLL_SECONDS)
@@ -66,23 +66,6 @@ def create(server: ApiClient, path: str, body: object) -> bool:
     """Create an object; return whether it exists, possibly from an earlier attempt."""
     response = server.request("POST", path, body)
     return response.is_success or response.status == http.HTTPStatus.CONFLICT
-
-
-def node_names(count: int) -> list[str]:
-    """Return the names of the simulated nodes."""
-    return [f"node-{number}" for number in range(1, count + 1)]
-
-
-def create_nodes(server: ApiClient, count: int, kubelet_port: int) -> None:
-    """Register the simulated nodes, whose kubelet listens on this port (0: without a kubelet)."""
-    for name in node_names(count):
-        _create(server, "/api/v1/nodes", components.node(name, kubelet_port), f"node {name!r}")
-
-
-def create_storage_class(server: ApiClient) -> None:
-    """Create the default StorageClass."""
-    path = "/apis/storage.k8s.io/v1/storageclasses"
-    _create(server, path, components.storage_class(), "the default StorageClass")
 
 
 def _create(server: ApiClient, path: str, manifest: dict[str, object], name: str) -> None:
@@ -126,7 +109,7 @@ class ProbePod:
     def is_running(self) -> bool:
         """Create the pod if it does not exist yet; return whether it runs."""
         if not self._is_created:
-            self._is_created = create(self._server, self._pods, components.probe_pod(self._name, self._namespace))
+            self._is_created = create(self._server, self._pods, components.manifest("probe_pod.yaml"))
             return False
         pod = self._server.get(f"{self._pods}/{self._name}").content
         return bool(pod.get("status", {}).get("phase") == "Running")
@@ -183,9 +166,11 @@ class Startup:
         server = self._start_api_server(state)
         if has_controllers:
             self._launch(state, components.KUBELET)
-        create_nodes(server, nodes, state.kubelet_port)
+        for name in (f"node-{number}" for number in range(1, nodes + 1)):
+            _create(server, "/api/v1/nodes", components.node(name, state.kubelet_port), f"node {name!r}")
         if has_controllers:
-            create_storage_class(server)
+            storage_class = components.manifest("storage_class.yaml")
+            _create(server, STORAGE_CLASSES_PATH, storage_class, "the default StorageClass")
             webhook = components.webhooks(self._layout, state.kubelet_port)[0]
             _create(server, components.WEBHOOKS_PATH, webhook, "the webhook for responses of pods")
             for component in components.CONTROLLERS:
@@ -256,47 +241,32 @@ class Startup:
 
     def _launch(self, state: State, component: str) -> None:
         """Start a component and record its process."""
-        if component == components.KUBELET:
-            self._launch_kubelet(state)
-            return
-        programs = {name: Path(path) for name, path in state.programs.items()}
-        command = components.command_line(component, programs, self._layout, state.port)
-        self._start(state, component, command, self._environment())
-
-    def _launch_kubelet(self, state: State) -> None:
-        """Start the kubelet endpoint on its port; connections wait in the socket's queue."""
-        with bound_socket(state.kubelet_port or None) as listener:
-            listener.listen()
-            state.kubelet_port = listener.getsockname()[1]
-            command = components.kubelet_command_line(state.port, listener.fileno())
-            # Without HOME, Python does not find what is installed there.
-            environment = self._environment() | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            self._start(state, components.KUBELET, command, environment, (listener.fileno(),))
-
-    def _start(
-        self,
-        state: State,
-        component: str,
-        command: list[str],
-        environment: dict[str, str],
-        inherited: tuple[int, ...] = (),
-    ) -> None:
-        try:
-            state.processes[component] = component_processes.start(
-                command,
-                directory=self._layout.root,
-                log=self._layout.log(component),
-                environment=environment,
-                inherited=inherited,
-            )
-        except OSError as error:
-            raise ComponentFailedError(component, f"could not be started: {error}", []) from error
+        # Without the caller's proxy, kubeconfig and home directory.
+        environment = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+        environment["HOME"] = str(self._layout.root)
+        with ExitStack() as stack:
+            inherited = []
+            if component == components.KUBELET:  # connections wait in the queue of its socket
+                listener = stack.enter_context(bound_socket(state.kubelet_port or None))
+                listener.listen()
+                inherited.append(listener.fileno())
+                state.kubelet_port = listener.getsockname()[1]
+                command = components.kubelet_command_line(state.port, listener.fileno())
+                # Without HOME, Python does not find what is installed there.
+                environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+            else:
+                command = components.command_line(component, state.programs, self._layout, state.port)
+            try:
+                state.processes[component] = component_processes.start(
+                    command,
+                    directory=self._layout.root,
+                    log=self._layout.log(component),
+                    environment=environment,
+                    inherited=inherited,
+                )
+            except OSError as error:
+                raise ComponentFailedError(component, f"could not be started: {error}", []) from error
         self._store.save(state)
-
-    def _environment(self) -> dict[str, str]:
-        """Return the environment of components, without the caller's proxy, kubeconfig or home directory."""
-        kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-        return kept | {"HOME": str(self._layout.root)}
 
 
 def _silent(_message: str) -> None:
@@ -372,14 +342,17 @@ class ControlPlane:
     def is_running(self) -> bool:
         """Return whether the start is complete and all components are running."""
         state = self._store.load()
-        return state is not None and state.is_ready and all(self._alive(state).values())
+        return (
+            state is not None
+            and state.is_ready
+            and all(
+                name in state.processes and component_processes.is_alive(state.processes[name]) for name in COMPONENTS
+            )
+        )
 
     def state(self) -> State | None:
         """Return the saved state, None if the control plane does not exist."""
         return self._store.load()
-
-    def _api_server(self, port: int) -> ApiClient:
-        return ApiClient(HOST, port, self.layout.certificates)
 
     def _known_state(self) -> State:
         state = self._store.load()
@@ -388,12 +361,6 @@ class ControlPlane:
                 f"control plane {self.name!r} does not exist; start it with: rolecall cluster start --name {self.name}"
             )
         return state
-
-    @staticmethod
-    def _alive(state: State) -> dict[str, bool]:
-        return {
-            name: name in state.processes and component_processes.is_alive(state.processes[name]) for name in COMPONENTS
-        }
 
     def start(self) -> bool:
         """Start everything and wait until it is ready. Return False if it is already running. Clean up on failure."""
@@ -418,7 +385,8 @@ class ControlPlane:
         """Write a kubeconfig with a new token of a service account, valid for a year, and return its path."""
         port = self._known_state().port
         try:
-            return self._credentials.write_service_account_kubeconfig(self._api_server(port), port, (namespace, name))
+            server = ApiClient(HOST, port, self.layout.certificates)
+            return self._credentials.write_service_account_kubeconfig(server, port, (namespace, name))
         except (OSError, http.client.HTTPException) as error:
             raise ControlPlaneError(f"control plane {self.name!r} does not answer at {self.server}: {error}") from error
 

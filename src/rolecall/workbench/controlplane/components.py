@@ -2,15 +2,17 @@
 
 Only the API server and the kubelet endpoint listen on a port each, on loopback; the latter accepts no client except the
 API server. etcd listens on sockets in the state directory, which only its owner can enter, and the other components do
-not listen. So other users of the machine cannot bypass the API server. All functions are pure,
-except ``webhooks``; ``rolecall.workbench.controlplane.cluster`` runs the command lines.
+not listen. So other users of the machine cannot bypass the API server. ``rolecall.workbench.controlplane.cluster`` runs
+the command lines. The YAML files of this directory have placeholders such as ``$port``.
 """
 
 import base64
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from string import Template
 
 import yaml
 
@@ -30,19 +32,10 @@ CONTROLLERS = (CONTROLLER_MANAGER, SCHEDULER, KWOK)
 COMPONENTS = (ETCD, API_SERVER, KUBELET, *CONTROLLERS)
 ETCD_SOCKET = "etcd.socket"
 
-SERVICE_ADDRESSES = "10.96.0.0/16"
-POD_ADDRESSES = "10.244.0.1/16"
-NODE_LEASE_SECONDS = 40
 STAGES = Path(__file__).with_name("stages.yaml")
-PROVISIONER = "simulated.rolecall.dev"
-DECLARED_FEATURE = "ExtendWebSocketsToKubelet"
-"""Lets an API server pass WebSockets through to the kubelet, instead of translating them to SPDY."""
-
 RESPONSES_LABEL = "rolecall.dev/pod-responses"
 """The label of ConfigMaps with responses of simulated pods."""
 
-ADMISSION = Path(__file__).with_name("admission.yaml")
-WEBHOOKS = Path(__file__).with_name("webhooks.yaml")
 WEBHOOKS_PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
@@ -80,10 +73,30 @@ class Layout:
         return self.root / "logs" / f"{component}.log"
 
 
-def command_line(component: str, programs: Mapping[str, Path], layout: Layout, port: int) -> list[str]:
+def rendered(file: str, values: Mapping[str, object]) -> str:
+    """Return the text of a file of this directory with values for its placeholders."""
+    return Template(Path(__file__).with_name(file).read_text(encoding="utf-8")).substitute(values)
+
+
+@cache
+def options() -> dict[str, dict[str, str]]:
+    """Return the options of each program, with placeholders."""
+    found: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("options.yaml").read_text())
+    return found
+
+
+def command_line(component: str, programs: Mapping[str, Path | str], layout: Layout, port: int) -> list[str]:
     """Return the command line of a program. Run it in the root of the layout, where etcd's sockets are."""
-    options = _OPTIONS[component](layout, port)
-    return [str(programs[component]), *(f"--{name}={value}" for name, value in options.items())]
+    values = {
+        "host": HOST,
+        "port": port,
+        "admission": layout.admission,
+        "certificates": layout.certificates,
+        "kubeconfig": layout.component_kubeconfig(component),
+        "stages": STAGES,
+    }
+    arguments = (f"--{name}={Template(value).substitute(values)}" for name, value in options()[component].items())
+    return [str(programs[component]), *arguments]
 
 
 def kubelet_command_line(port: int, listener: int) -> list[str]:
@@ -91,153 +104,19 @@ def kubelet_command_line(port: int, listener: int) -> list[str]:
     return [sys.executable, "-P", str(Path(__file__).with_name(f"{KUBELET}.py")), str(port), str(listener)]
 
 
-def _etcd(_layout: Layout, _port: int) -> dict[str, str]:
-    return {
-        "name": "rolecall",
-        "data-dir": "etcd",
-        "listen-client-urls": f"unix://{ETCD_SOCKET}",
-        "advertise-client-urls": f"unix://{ETCD_SOCKET}",
-        "listen-peer-urls": "unix://etcd-peer.socket",
-        "initial-advertise-peer-urls": "unix://etcd-peer.socket",
-        "initial-cluster": "rolecall=unix://etcd-peer.socket",
-        "unsafe-no-fsync": "true",  # the data is worth no more than the machine's uptime
-        "snapshot-count": "10000",
-        "auto-compaction-mode": "periodic",
-        "auto-compaction-retention": "30m",
-        "quota-backend-bytes": str(4 * 1024**3),
-        "log-level": "warn",
-    }
-
-
-def _api_server(layout: Layout, port: int) -> dict[str, str]:
-    certificates = layout.certificates
-    return {
-        "etcd-servers": f"unix://{ETCD_SOCKET}",
-        "bind-address": HOST,
-        "secure-port": str(port),
-        "advertise-address": HOST,  # otherwise it looks for a default route, and offline there is none
-        "endpoint-reconciler-type": "none",  # a Service cannot point at loopback
-        "service-cluster-ip-range": SERVICE_ADDRESSES,
-        "authorization-mode": "Node,RBAC",
-        "enable-admission-plugins": "NodeRestriction,OwnerReferencesPermissionEnforcement",
-        "admission-control-config-file": str(layout.admission),
-        "allow-privileged": "true",
-        "client-ca-file": str(certificates / "authority.crt"),
-        "tls-cert-file": str(certificates / "server.crt"),
-        "tls-private-key-file": str(certificates / "server.key"),
-        "service-account-issuer": "https://kubernetes.default.svc",
-        "service-account-key-file": str(certificates / "service-accounts.pub"),
-        "service-account-signing-key-file": str(certificates / "service-accounts.key"),
-        "kubelet-certificate-authority": str(certificates / "authority.crt"),
-        "kubelet-client-certificate": str(certificates / f"{KUBELET_CLIENT}.crt"),
-        "kubelet-client-key": str(certificates / f"{KUBELET_CLIENT}.key"),
-        "kubelet-preferred-address-types": "InternalIP",  # the host names of simulated nodes cannot be resolved
-        "profiling": "false",
-    }
-
-
-def _controller_manager(layout: Layout, _port: int) -> dict[str, str]:
-    certificates = layout.certificates
-    return {
-        **_client(layout, CONTROLLER_MANAGER),
-        "service-account-private-key-file": str(certificates / "service-accounts.key"),
-        "root-ca-file": str(certificates / "authority.crt"),
-        "cluster-signing-cert-file": str(certificates / "authority.crt"),
-        "cluster-signing-key-file": str(certificates / "authority.key"),
-        "use-service-account-credentials": "true",
-    }
-
-
-def _scheduler(layout: Layout, _port: int) -> dict[str, str]:
-    return _client(layout, SCHEDULER)
-
-
-def _client(layout: Layout, component: str) -> dict[str, str]:
-    kubeconfig = str(layout.component_kubeconfig(component))
-    return {
-        "kubeconfig": kubeconfig,
-        "authentication-kubeconfig": kubeconfig,
-        "authorization-kubeconfig": kubeconfig,
-        "secure-port": "0",
-        "leader-elect": "false",  # there is one of each
-        "kube-api-qps": "1000",
-        "kube-api-burst": "2000",
-        "profiling": "false",
-    }
-
-
-def _kwok(layout: Layout, _port: int) -> dict[str, str]:
-    return {
-        "kubeconfig": str(layout.component_kubeconfig(KWOK)),
-        "config": str(STAGES),
-        "manage-all-nodes": "true",
-        "node-lease-duration-seconds": str(NODE_LEASE_SECONDS),
-        "node-ip": HOST,
-        "cidr": POD_ADDRESSES,
-    }
-
-
-_OPTIONS = {
-    ETCD: _etcd,
-    API_SERVER: _api_server,
-    CONTROLLER_MANAGER: _controller_manager,
-    SCHEDULER: _scheduler,
-    KWOK: _kwok,
-}
+def manifest(file: str, **values: object) -> dict[str, object]:
+    """Return the object in a file of this directory, with values for its placeholders."""
+    found: dict[str, object] = yaml.safe_load(rendered(file, values))
+    return found
 
 
 def node(name: str, kubelet_port: int = 0) -> dict[str, object]:
-    """Return the manifest of a simulated node; kwok reports the rest of its status. Port 0: without a kubelet."""
-    kubelet = {
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
-        "declaredFeatures": [DECLARED_FEATURE],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "node.kubernetes.io/instance-type": "simulated",
-            },
-        },
-        "status": kubelet if kubelet_port else {},
-    }
+    """Return the manifest of a simulated node. Port 0: without a kubelet."""
+    found = manifest("node.yaml", name=name, kubelet_port=kubelet_port)
+    return found if kubelet_port else found | {"status": {}}
 
 
 def webhooks(layout: Layout, kubelet_port: int) -> list[dict[str, object]]:
     """Return the manifests of the kubelet endpoint's webhooks, for ConfigMaps and Bindings; reads the authority."""
     authority = base64.b64encode((layout.certificates / "authority.crt").read_bytes()).decode()
-    text = WEBHOOKS.read_text().replace("PORT", str(kubelet_port)).replace("AUTHORITY", authority)
-    return list(yaml.safe_load_all(text))
-
-
-def storage_class() -> dict[str, object]:
-    """Return the manifest of the default StorageClass; kwok provisions the volumes of claims."""
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {
-            "name": "standard",
-            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-        },
-        "provisioner": PROVISIONER,
-        "reclaimPolicy": "Delete",
-        "volumeBindingMode": "Immediate",
-        "allowVolumeExpansion": True,
-    }
-
-
-def probe_pod(name: str, namespace: str) -> dict[str, object]:
-    """Return the manifest of the probe pod; if it runs, all components work together."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "containers": [{"name": "probe", "image": "probe"}],
-            "terminationGracePeriodSeconds": 0,
-        },
-    }
+    return list(yaml.safe_load_all(rendered("webhooks.yaml", {"port": kubelet_port, "authority": authority})))

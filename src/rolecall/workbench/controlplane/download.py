@@ -33,9 +33,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import IO, Generic, TypeVar
 
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
@@ -44,7 +45,7 @@ KUBERNETES = "v1.37.1"
 ETCD = "v3.7.0"
 KWOK = "v0.8.0"
 
-OLDEST_KUBERNETES = (1, 36)  # exec in simulated pods: see components.DECLARED_FEATURE
+OLDEST_KUBERNETES = (1, 36)  # exec in simulated pods: see node.yaml
 OLDEST_ETCD = (3, 6)
 OLDEST_KWOK = (0, 8)
 
@@ -177,26 +178,22 @@ class InBackground(Generic[T]):
 
     def __init__(self, action: Callable[[], T], seconds: float) -> None:
         """Start immediately. After the time limit the thread is abandoned: a name service can't be interrupted."""
-        self._answer: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
+        self._future: Future[T] = Future()
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         threading.Thread(target=self._run, args=(action,), daemon=True).start()
 
     def _run(self, action: Callable[[], T]) -> None:
         try:
-            self._answer.put((action(), None))
+            self._future.set_result(action())
         except Exception as error:  # noqa: BLE001 - raised again in the waiting thread
-            self._answer.put((None, error))
+            self._future.set_exception(error)
 
     def result(self) -> T:
-        """Give what the action gave, or raise what it raised; TimeoutError if it takes too long."""
-        try:
-            value, error = self._answer.get(timeout=max(0.0, self._deadline - time.monotonic()))
-        except Empty:
-            raise TimeoutError(f"no answer within {self._seconds:g} s") from None
-        if error is not None:
-            raise error
-        return value  # type: ignore[return-value]  # without an error it is what the action gave
+        """Return the result of the action, or raise its error; TimeoutError if it takes too long."""
+        if wait([self._future], timeout=max(0.0, self._deadline - time.monotonic())).not_done:
+            raise TimeoutError(f"no answer within {self._seconds:g} s")
+        return self._future.result()
 
 
 def host_of(url: str) -> str:
@@ -211,16 +208,6 @@ def web_failure(url: str, error: Exception) -> BinariesUnavailableError:
     if isinstance(error, OSError):
         return HostUnreachableError(url, error.reason if isinstance(error, urllib.error.URLError) else error)
     return BinariesUnavailableError(f"{url}: {error}")
-
-
-def open_url(url: str) -> http.client.HTTPResponse:
-    """Open a URL; OSError if that is not possible in time."""
-    return InBackground(lambda: _open(url), OPEN_SECONDS).result()
-
-
-def begin_reading(url: str) -> InBackground[str]:
-    """Begin to read a short text from a URL."""
-    return InBackground(lambda: _read(url), OPEN_SECONDS)
 
 
 def _open(url: str) -> http.client.HTTPResponse:
@@ -256,9 +243,9 @@ class Checksums:
         """Begin to ask; the base is what stands before a location in a URL."""
         self._pinned = pinned
         self._base = base
-        locations = {asset.checksum_location for asset in assets if asset.location not in pinned}
         is_trusted = base.startswith("https://")
-        self._published = {at: begin_reading(base + at) for at in sorted(locations)} if is_trusted else {}
+        wanted = {asset.checksum_location for asset in assets if is_trusted and asset.location not in pinned}
+        self._published = {at: InBackground(partial(_read, base + at), OPEN_SECONDS) for at in sorted(wanted)}
 
     def of(self, asset: Asset) -> Checksum:
         """Return the checksum that the file must have. Raise BinariesUnavailableError if none is known."""
@@ -333,7 +320,7 @@ class Downloader:
     def _download(self, url: str, file: Path, title: str, expected: Checksum) -> None:
         """Write what lies at the URL into the file; BinariesUnavailableError if it is not the file that we want."""
         try:
-            response = open_url(url)
+            response = InBackground(lambda: _open(url), OPEN_SECONDS).result()
         except WEB_ERRORS as error:
             raise web_failure(url, error) from error
         with response:

@@ -13,7 +13,7 @@ process is ``rolecall.workbench.controlplane.kubelet``.
 kwok has such an endpoint too, but executes the requested command on this machine, for every process that connects to
 its port, and loses the exit code. This one runs no command, and only the API server can connect, with the certificate
 of its kubelet client. Streams are WebSockets, which an API server since 1.36 passes through to a node that declares the
-feature ``DECLARED_FEATURE``.
+feature ``ExtendWebSocketsToKubelet``.
 """
 
 import asyncio
@@ -67,6 +67,10 @@ CHUNK_BYTES = 32 * 1024
 TIMEOUT = aiohttp.ClientTimeout(total=10)
 CERTIFICATES = Layout(Path()).certificates
 TRUE = frozenset({"1", "true"})
+WEBSOCKETS_ONLY = (
+    "simulated pods support exec, attach, and port-forward over WebSockets only, with the protocols of kubectl, not "
+    "over SPDY"
+)
 
 
 class InvalidResponseError(Exception):
@@ -228,7 +232,7 @@ class Kubelet:
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         connection = web.WebSocketResponse(protocols=(PROTOCOL,))
         if not connection.can_prepare(request).protocol:
-            return await _websockets_only(request)
+            raise web.HTTPBadRequest(text=WEBSOCKETS_ONLY)
         find = await self._finder(request.match_info["namespace"])
 
         def find_target(port: int) -> int:
@@ -330,16 +334,11 @@ async def _only_api_server(request: web.Request, handler: Handler) -> web.Stream
     return await handler(request)
 
 
-async def _websockets_only(_request: web.Request) -> web.StreamResponse:
-    protocols = "over WebSockets only, with the protocols of kubectl, not over SPDY"
-    raise web.HTTPBadRequest(text=f"simulated pods support exec, attach, and port-forward {protocols}")
-
-
 async def _serve_streams(request: web.Request, response: Response) -> web.StreamResponse:
     """Send the output and the status as the remote command protocol does; input is ignored."""
     connection = web.WebSocketResponse(protocols=PROTOCOLS)
     if not connection.can_prepare(request):
-        return await _websockets_only(request)
+        raise web.HTTPBadRequest(text=WEBSOCKETS_ONLY)
     await connection.prepare(request)
     has_terminal = request.query.get("tty") in TRUE
     for channel, text in ((STDOUT, response.stdout), (STDOUT if has_terminal else STDERR, response.stderr)):

@@ -11,12 +11,12 @@ is advisory and is released when its process exits. If the lock file should be r
 removes it, and processes that waited for the removed file lock a new one.
 """
 
-import contextlib
 import fcntl
 import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -124,7 +124,7 @@ def find_in_directory(directory: Path, names: Iterable[str]) -> list[ProcessReco
     wanted = frozenset(names)
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it has exited, or belongs to another user
+        with suppress(psutil.Error):  # it has exited, or belongs to another user
             if process.cwd() == str(directory) and not wanted.isdisjoint(_component_names(process)):
                 found.append(ProcessRecord(process.pid, _start_mark(process.pid)))
     return found
@@ -147,23 +147,12 @@ def memory_bytes(record: ProcessRecord) -> int:
 def end(records: Iterable[ProcessRecord], *, grace_seconds: float) -> None:
     """Stop the processes and wait until they have exited: SIGTERM, then SIGKILL after the grace (0: immediately)."""
     alive = list(records)
-    if grace_seconds > 0:
-        _signal_all(alive, kill=False)
-        alive = _wait_until_gone(alive, grace_seconds)
-    _signal_all(alive, kill=True)
-    _wait_until_gone(alive, KILL_WAIT_SECONDS)
-
-
-def _signal_all(records: Iterable[ProcessRecord], *, kill: bool) -> None:
-    for record in records:
-        process = _find(record)
-        if process is None:
-            continue
-        with contextlib.suppress(psutil.NoSuchProcess):  # it exited by itself in the meantime
-            if kill:
-                process.kill()
-            else:
-                process.terminate()
+    for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, KILL_WAIT_SECONDS)):
+        if seconds > 0:
+            for process in filter(None, map(_find, alive)):
+                with suppress(psutil.NoSuchProcess):  # it exited by itself in the meantime
+                    process.send_signal(number)
+            alive = _wait_until_gone(alive, seconds)
 
 
 def _wait_until_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:

@@ -1,8 +1,8 @@
 """Which actions run in a planned run, and why the others don't. Nothing here imports Ansible.
 
 An action is known by its full name, which comes from the file that Ansible has found for it: an alias, a redirect, or
-an old name leads to the same file, and a module of a role that hides a known one has no full name. An action that is in
-no table is withheld, so that new ones are withheld as well.
+an old name leads to the same file, and a module of a role that hides a known one has no full name. An action that isn't
+in ``actions.yaml`` is withheld, so that new ones are withheld as well.
 
 A Kubernetes task must reach the API server that the run was given. The run's environment leads to its proxy, and from
 there to the sandbox. The sandbox of this cluster can't answer a task that names another API server or kubeconfig, so
@@ -17,67 +17,18 @@ from enum import Enum, auto
 from typing import Any
 
 from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
-from rolecall.workbench.planned.files import FILE_MODULES
+from rolecall.workbench.planned.actions import (
+    COMPUTING,
+    FILE_MODULES,
+    KUBERNETES,
+    PURE,
+    WITHHELD,
+    WITHHELD_ALWAYS,
+)
 
 _COLLECTIONS = "/ansible_collections/"
 _BUILTIN = "ansible.builtin"
-_UTIL = ("rolecall.util", "operator_sdk.util")
-"""The second is the collection of the Operator SDK; without it, its names lead to the first."""
 _REMOTE_SCHEMES = ("http://", "https://", "ftp://", "oci://", "s3://")
-
-_CONTROLLER = frozenset(
-    f"{_BUILTIN}.{name}"
-    for name in (
-        *("add_host", "assert", "debug", "fail", "group_by", "include_vars", "pause", "set_fact", "set_stats"),
-        "validate_argument_spec",
-    )
-) | {"ansible.utils.update_fact", "ansible.utils.fact_diff", "rolecall.util.requeue_after"}
-"""These compute in the process of Ansible and need no host."""
-
-_PURE_MODULES = frozenset(
-    {
-        *(f"{_BUILTIN}.{name}" for name in ("async_status", "gather_facts", "ping", "setup", "wait_for_connection")),
-        "community.crypto.openssl_csr_pipe",
-        "community.crypto.openssl_privatekey_pipe",
-        "community.crypto.x509_certificate_pipe",
-        "operator_sdk.util.requeue_after",
-    }
-)
-"""These run on this machine and change nothing."""
-
-_KUBERNETES = frozenset(
-    {
-        *(
-            f"kubernetes.core.{name}"
-            for name in (
-                *("helm", "helm_info", "helm_template", "k8s", "k8s_cluster_info", "k8s_drain", "k8s_info"),
-                *("k8s_json_patch", "k8s_rollback", "k8s_scale", "k8s_service", "k8s_taint"),
-            )
-        ),
-        *(f"community.okd.{name}" for name in ("k8s", "openshift_process", "openshift_route")),
-        *(f"redhat.openshift.{name}" for name in ("k8s", "openshift_process", "openshift_route")),
-        *(f"kubevirt.core.{name}" for name in ("kubevirt_vm", "kubevirt_vm_info", "kubevirt_vmi_info")),
-        *(f"{util}.{name}" for util in _UTIL for name in ("k8s_event", "k8s_status")),
-    }
-)
-
-_POD_REASONS = {
-    "kubernetes.core.k8s_exec": "runs a program in a pod",
-    "kubernetes.core.k8s_cp": "copies from or to a pod",
-    "kubernetes.core.k8s_log": "pods of a plan write no logs",
-    **{f"{util}.osdk_metric": "changes the metrics of the operator" for util in _UTIL},
-}
-"""Withheld even with ``--run-commands``: there is no such pod, or no such operator."""
-
-_REASONS = {
-    f"{_BUILTIN}.uri": "reaches another host",
-    f"{_BUILTIN}.get_url": "reaches another host",
-    **{
-        f"{_BUILTIN}.{name}": "runs a program"
-        for name in ("command", "shell", "raw", "script", "expect", "git", "pip", "package")
-    },
-    **{f"kubernetes.core.helm_{name}": "reaches another host" for name in ("pull", "registry_auth", "repository")},
-}
 
 _UNKNOWN = "its effect outside Kubernetes is not known"
 
@@ -136,18 +87,18 @@ def full_name(path: str, ansible_directory: str) -> str:
 
 def is_known(name: str) -> bool:
     """Whether a module may run as part of another action, regardless of its arguments."""
-    return name in _PURE_MODULES or name in _KUBERNETES or name in FILE_MODULES
+    return name in PURE or name in KUBERNETES or name in FILE_MODULES
 
 
 def classify(task: TaskFacts, own: Mapping[str, str]) -> Verdict:
     """Return what a planned run does with a task; ``own`` is the environment that the run was given."""
     name = task.name
-    if name in _CONTROLLER:
+    if name in COMPUTING:
         return Verdict(ActionCategory.COMPUTES)
     is_final = False
     reason = _reason_by_context(task)
     category = ActionCategory.COMPUTES
-    if not reason and name in _KUBERNETES:
+    if not reason and name in KUBERNETES:
         category = ActionCategory.KUBERNETES
         reason = reason_elsewhere(task.arguments, task.environment, own)
         is_final = bool(reason)
@@ -155,9 +106,9 @@ def classify(task: TaskFacts, own: Mapping[str, str]) -> Verdict:
     elif not reason and name in FILE_MODULES:
         category = ActionCategory.FILES
         reason = _reason_by_arguments(task)
-    elif not reason and name not in _PURE_MODULES:
-        reason = _POD_REASONS.get(name) or _REASONS.get(name, _UNKNOWN)
-        is_final = name in _POD_REASONS
+    elif not reason and name not in PURE:
+        reason = WITHHELD_ALWAYS.get(name) or WITHHELD.get(name, _UNKNOWN)
+        is_final = name in WITHHELD_ALWAYS
     return Verdict(ActionCategory.WITHHELD, reason, is_final) if reason else Verdict(category)
 
 

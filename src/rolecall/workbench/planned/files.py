@@ -4,7 +4,7 @@ Tasks write into the plan's directory, under the same path, and read from there 
 before it is changed, and a removed file remains and is hidden from the run. The state is on disk, because every task
 may have its own process. Results show the original paths.
 
-``FILE_MODULES`` lists the arguments of modules for files that are paths; ``Redirection`` maps them into the directory.
+``Redirection`` maps the arguments of modules that are paths into the directory.
 """
 
 import json
@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.runner.runs.variables import with_texts
+from rolecall.workbench.planned.actions import FILE_MODULES, PathArguments
 
 MAX_COPIED_BYTES = 64 * 1024 * 1024
 _ABSOLUTE = re.compile(r"""(?<![\w./~-])/[^\s"'`;:|&<>()=,]+""")
 _TEMPORARY = "/tmp"  # noqa: S108 - the default of the module tempfile
 
 _PATH = ("path", "dest", "destfile", "name")
-_KEYS = ("privatekey_path", "ownca_privatekey_path", "ownca_path", "csr_path")
+KUBERNETES_PATHS = PathArguments(reads=("src", "values_files", "chart_ref", "ca_cert", "client_cert", "client_key"))
+"""Arguments of Kubernetes modules that may be files that the run has written."""
 
 
 class TooLargeError(Exception):
@@ -133,44 +135,6 @@ def _with_parents(path: str) -> Iterator[str]:
         yield path
         path = os.path.dirname(path)  # noqa: PTH120 - plain text
     yield path
-
-
-@dataclass(frozen=True, slots=True)
-class PathArguments:
-    """Names of arguments: files to read, files to write, and directories that are needed as a whole."""
-
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    trees: tuple[str, ...] = ()
-
-
-FILE_MODULES: Mapping[str, PathArguments] = {
-    "ansible.builtin.assemble": PathArguments(trees=("src",), writes=("dest",)),
-    "ansible.builtin.blockinfile": PathArguments(writes=_PATH),
-    "ansible.builtin.copy": PathArguments(reads=("src",), writes=("dest",)),
-    "ansible.builtin.fetch": PathArguments(reads=("src",), writes=("dest",)),
-    "ansible.builtin.file": PathArguments(writes=_PATH),
-    "ansible.builtin.find": PathArguments(trees=("paths", "path", "name")),
-    "ansible.builtin.lineinfile": PathArguments(writes=_PATH),
-    "ansible.builtin.replace": PathArguments(writes=_PATH),
-    "ansible.builtin.slurp": PathArguments(reads=("src", "path")),
-    "ansible.builtin.stat": PathArguments(reads=("path", "dest", "name")),
-    "ansible.builtin.tempfile": PathArguments(writes=("path",)),
-    "ansible.builtin.template": PathArguments(reads=("src",), writes=("dest",)),
-    "ansible.builtin.wait_for": PathArguments(reads=("path",)),
-    "community.general.ini_file": PathArguments(writes=("path", "dest")),
-    "community.general.read_csv": PathArguments(reads=("path", "filename")),
-    "community.general.xml": PathArguments(writes=("path", "dest", "file")),
-    "community.crypto.openssl_csr": PathArguments(reads=_KEYS, writes=("path",)),
-    "community.crypto.openssl_csr_info": PathArguments(reads=("path",)),
-    "community.crypto.openssl_privatekey": PathArguments(writes=("path",)),
-    "community.crypto.openssl_privatekey_info": PathArguments(reads=("path",)),
-    "community.crypto.x509_certificate": PathArguments(reads=_KEYS, writes=("path",)),
-    "community.crypto.x509_certificate_info": PathArguments(reads=("path",)),
-}
-
-KUBERNETES_PATHS = PathArguments(reads=("src", "values_files", "chart_ref", "ca_cert", "client_cert", "client_key"))
-"""Arguments of Kubernetes modules that may be files that the run has written."""
 
 
 @dataclass(frozen=True, slots=True)

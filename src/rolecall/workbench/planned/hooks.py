@@ -20,6 +20,7 @@ from ansible.plugins import loader, strategy
 from ansible.utils.display import Display
 
 from rolecall.system.wrapping import wrap
+from rolecall.workbench.planned.actions import LOOKUPS, WITHHELD_LOOKUPS
 from rolecall.workbench.planned.classification import ActionCategory, Verdict, reason_elsewhere
 from rolecall.workbench.planned.files import PlanFiles
 from rolecall.workbench.planned.journal import RUN_COMMANDS_VARIABLE, Journal, TaskClock
@@ -37,32 +38,6 @@ _PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tm
 """Directories that Ansible itself would create in the home directory."""
 
 _KUBERNETES = "kubernetes.core.k8s"
-_ALLOWED = frozenset(
-    {
-        *(
-            f"ansible.builtin.{name}"
-            for name in (
-                *("config", "csvfile", "dict", "env", "file", "fileglob", "first_found", "indexed_items", "ini"),
-                *("inventory_hostnames", "items", "list", "nested", "password", "random_choice", "sequence"),
-                *("subelements", "template", "together", "unvault", "varnames", "vars"),
-            )
-        ),
-        *(f"ansible.utils.{name}" for name in ("get_path", "index_of", "to_paths", "validate")),
-        *(
-            f"community.general.{name}"
-            for name in ("cartesian", "dependent", "flattened", "merge_variables", "random_pet", "random_string")
-        ),
-        _KUBERNETES,
-    }
-)
-
-_REASONS = {
-    **{f"ansible.builtin.{name}": "runs a program" for name in ("lines", "pipe")},
-    "kubernetes.core.kustomize": "runs a program",
-    "ansible.builtin.url": "reaches another host",
-    "community.general.dig": "reaches another host",
-    "": "a lookup of the role",
-}
 _UNKNOWN = "may run a program or reach another host"
 
 
@@ -167,8 +142,9 @@ def _install_lookups(on_withheld: Callable[[str, Verdict], None], files: PlanFil
         found = original(requested, *args, **options)
         if found.object is not None and not options.get("class_only"):
             name = name_of(getattr(found.object, "_original_path", ""))
-            if name not in _ALLOWED:
-                on_withheld(name or requested, Verdict(ActionCategory.WITHHELD, _REASONS.get(name, _UNKNOWN)))
+            if name not in LOOKUPS:
+                reason = WITHHELD_LOOKUPS.get(name, _UNKNOWN) if name else "a lookup of the role"
+                on_withheld(name or requested, Verdict(ActionCategory.WITHHELD, reason))
             wrap(
                 found.object,
                 "run",

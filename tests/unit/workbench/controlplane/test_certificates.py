@@ -8,13 +8,13 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from rolecall.system.files import write_private
-from rolecall.workbench.controlplane.certificates import CertificateAuthority, certificate_user, kubeconfig, token_user
+from rolecall.workbench.controlplane.certificates import CertificateAuthority, certificate_user, kubeconfig
 
 
 @pytest.fixture(scope="module")
 def authority() -> CertificateAuthority:
     """Return an authority."""
-    return CertificateAuthority.create("one")
+    return CertificateAuthority("one")
 
 
 def _certificate(pem: bytes) -> x509.Certificate:
@@ -30,7 +30,7 @@ def test_a_client_is_the_user_and_in_the_group(authority: CertificateAuthority) 
 def test_the_authority_vouches_for_what_it_signed_and_another_does_not(authority: CertificateAuthority) -> None:
     signed = _certificate(authority.server("127.0.0.1").certificate)
     signed.verify_directly_issued_by(_certificate(authority.own.certificate))
-    stranger = _certificate(CertificateAuthority.create("two").own.certificate)
+    stranger = _certificate(CertificateAuthority("two").own.certificate)
     with pytest.raises(ValueError, match="does not match"):
         signed.verify_directly_issued_by(stranger)
 
@@ -55,10 +55,6 @@ def test_a_kubeconfig_is_complete_in_itself(authority: CertificateAuthority) -> 
     assert context["namespace"] == "here"
     assert base64.b64decode(content["users"][0]["user"]["client-key-data"]) == pair.key
     assert content["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
-
-
-def test_a_token_user_shows_nothing_but_the_token() -> None:
-    assert token_user("secret") == {"token": "secret"}
 
 
 def test_private_files_are_private_and_replaced_whole(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def server(release: Path) -> Iterator[_Server]:
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CertificateAuthority:
     """Return an authority that this process trusts."""
-    authority = CertificateAuthority.create("mirror")
+    authority = CertificateAuthority("mirror")
     file = tmp_path / "authority.pem"
     file.write_bytes(authority.own.certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
@@ -256,7 +256,7 @@ def test_a_server_whose_authority_is_unknown_is_not_trusted(
     mirror: str, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stranger = tmp_path / "stranger.pem"
-    stranger.write_bytes(CertificateAuthority.create("stranger").own.certificate)
+    stranger.write_bytes(CertificateAuthority("stranger").own.certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(stranger))
     with pytest.raises(BinariesUnavailableError, match="certificate verify failed"):
         Downloader(NOTHING_PINNED, mirror, print).fetch_all(ASSETS, target)
