@@ -21,6 +21,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.record.access import ANY, FORMAT, OWN, Access
 from rolecall.runner.record.files import ACCESS
 from rolecall.workbench.permissions.manifests import Permission, RbacError
+from rolecall.workbench.yaml_files import yaml_files
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 _MIN_PRIMARIES: Final = 2
@@ -137,7 +138,7 @@ class ContentFiles:
         """The tasks and handlers of the role, or those of the playbook itself."""
         paths = [self.content.path]
         if isinstance(self.content, RoleContent):
-            paths = [path for name in _TASK_DIRECTORIES for path in _yaml_files(self.base / name)]
+            paths = list(yaml_files(*(self.base / name for name in _TASK_DIRECTORIES)))
         found = []
         for path in paths:
             for node in _task_nodes(_composed(path)):
@@ -156,15 +157,11 @@ class ContentFiles:
 
     @cached_property
     def _values(self) -> set[str]:
-        return {value for path in _yaml_files(self.base) for value in _scalars(_composed(path))}
+        return {value for path in yaml_files(self.base) for value in _scalars(_composed(path))}
 
     @cached_property
     def _templates(self) -> list[str]:
         return [path.read_text(encoding="utf-8", errors="replace") for path in sorted(self.base.rglob("*.j2"))]
-
-
-def _yaml_files(directory: Path) -> list[Path]:
-    return sorted(path for pattern in ("*.yml", "*.yaml") for path in directory.rglob(pattern))
 
 
 def _composed(path: Path) -> Node | None:

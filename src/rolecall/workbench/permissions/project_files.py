@@ -23,7 +23,7 @@ from rolecall.workbench.permissions.manifests import (
     rule_lines,
 )
 from rolecall.workbench.permissions.needs import Source, needs_of, resource_of
-from rolecall.workbench.yaml_lists import last_line, with_lines
+from rolecall.workbench.yaml_files import below, last_line, with_lines
 
 DIRECTORIES: Final = (Path("config/rbac"), Path("deploy/rbac"))
 """Where projects of the Operator SDK and of ``rolecall init`` have their RBAC files, below that of watches.yaml."""
@@ -45,8 +45,7 @@ class Manifest:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The metadata, empty if there are none."""
-        found = self.raw.get("metadata")
-        return found if isinstance(found, dict) else {}
+        return below(self.raw, "metadata")
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -192,8 +191,7 @@ def _manifests_in(path: Path, text: str) -> list[Manifest]:
 
 
 def _role_of(binding: Mapping[str, Any]) -> tuple[str, str]:
-    reference = binding.get("roleRef")
-    reference = reference if isinstance(reference, dict) else {}
+    reference = below(binding, "roleRef")
     return str(reference.get("kind")), str(reference.get("name"))
 
 

@@ -41,6 +41,7 @@ from rolecall.workbench.project.collection_imports import IN_PACKAGE, check_impo
 from rolecall.workbench.project.core_changes import CoreChanges
 from rolecall.workbench.project.definition_types import Definitions
 from rolecall.workbench.project.lost_variables import IGNORED, find_lost_variables, is_guarded
+from rolecall.workbench.yaml_files import below, listed, yaml_files
 
 try:
     from ansible._internal._datatag._tags import Origin
@@ -159,7 +160,7 @@ class Checker:
         before = self._errors
         constants.DEFAULT_ROLES_PATH = [str(path.parent), *roles_path]
         add_all_plugin_dirs(str(path))
-        files = {file: self._read(file) for directory in _YAML_OF_A_ROLE for file in _yaml_below(path / directory)}
+        files = {file: self._read(file) for directory in _YAML_OF_A_ROLE for file in yaml_files(path / directory)}
         meta = next((value for file, value in files.items() if _is(file, path, "meta", "main")), None)
         self._check_presence(path, files, meta)
         self._check_arguments(path, files, meta)
@@ -221,7 +222,7 @@ class Checker:
         if isinstance(content, dict) and "argument_specs" in content:
             for culprit, message in check_arguments(content["argument_specs"], DEFAULT_TYPE_VALIDATORS):
                 self._note(file, culprit, message)
-            for name in _options_of(content["argument_specs"]):
+            for name in below(content, "argument_specs", "main", "options"):
                 if name in IGNORED:
                     self._note(file, name, f"{name}: Ansible overrides a variable of this name: rename it", "warning")
         elif own and content is not None:
@@ -313,8 +314,7 @@ class Checker:
         role = Role(play=play)
         role._role_path, role._role_name = str(path), path.name  # noqa: SLF001 - what loading the role would set
         role._loader, role._variable_manager = self._loader, self._variables  # noqa: SLF001 - as above
-        listed = meta.get("collections") if isinstance(meta, dict) else None
-        role.collections = _collection_of(path) + (listed if isinstance(listed, list) else [])
+        role.collections = _collection_of(path) + listed(meta, "collections")
         return play, role
 
     def _load_role(self, name: str, play: Any) -> Any:
@@ -412,24 +412,16 @@ def _included_roles(task: dict[str, Any]) -> Iterator[Any]:
     if key is None:
         return
     name = task[key].get("name", task[key].get("role"))
-    listed = task.get("loop", task.get("with_items"))
-    if isinstance(listed, list) and isinstance(name, str) and _LOOP_ITEM.fullmatch(name):
-        yield from listed
+    items = task.get("loop", task.get("with_items"))
+    if isinstance(items, list) and isinstance(name, str) and _LOOP_ITEM.fullmatch(name):
+        yield from items
     else:
         yield name
 
 
-def _options_of(specs: Any) -> Iterator[Any]:
-    """Yield the names of the variables that a role takes."""
-    main = specs.get("main") if isinstance(specs, dict) else None
-    options = main.get("options") if isinstance(main, dict) else None
-    yield from options if isinstance(options, dict) else ()
-
-
 def _dependencies(meta: Any) -> Iterator[Any]:
     """Yield the names of the roles on which a role depends."""
-    listed = meta.get("dependencies") if isinstance(meta, dict) else None
-    for entry in listed if isinstance(listed, list) else ():
+    for entry in listed(meta, "dependencies"):
         yield entry.get("role", entry.get("name")) if isinstance(entry, dict) else entry
 
 
@@ -439,10 +431,6 @@ def _collection_of(role: Path) -> list[str]:
     if len(parts) >= 5 and parts[-5] == "ansible_collections" and parts[-2] == "roles":  # noqa: PLR2004 - a/n/c/roles/r
         return [f"{parts[-4]}.{parts[-3]}"]
     return []
-
-
-def _yaml_below(directory: Path) -> Iterator[Path]:
-    yield from sorted(path for path in directory.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
 
 
 def _is(file: Path, role: Path, directory: str, stem: str) -> bool:

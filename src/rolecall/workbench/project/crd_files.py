@@ -7,7 +7,6 @@ no workbench, don't need it.
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from rolecall.kube.references import GVK
 from rolecall.runner.config.watches import Watch
 from rolecall.workbench.project.argument_specs import RoleArguments
 from rolecall.workbench.project.crd_schema import Remark, Schema, SchemaSync
+from rolecall.workbench.yaml_files import below, listed
 
 _FOLDED_WIDTH = 100
 _SHORT = 80
@@ -83,8 +83,8 @@ class CrdFile:
         """Return the definition of a kind, whichever its versions."""
         for each in self.documents:
             if isinstance(each, dict) and each.get("kind") == "CustomResourceDefinition":
-                spec = _below(each, "spec")
-                if (spec.get("group"), _below(spec, "names").get("kind")) == (gvk.group, gvk.kind):
+                names = below(each, "spec").get("group"), below(each, "spec", "names").get("kind")
+                if names == (gvk.group, gvk.kind):
                     return each
         return None
 
@@ -104,16 +104,15 @@ class CrdFile:
         return SyncResult(*(tuple(map(found, each)) for each in (sync.changes, sync.unknown, sync.notes)))
 
     def _schema(self, gvk: GVK) -> Schema:
-        definition = self.definition(gvk)
-        versions = _below(definition or {}, "spec").get("versions")
-        named = {each.get("name"): each for each in versions or [] if isinstance(each, dict)}
+        versions = listed(self.definition(gvk), "spec", "versions")
+        named = {each.get("name"): each for each in versions if isinstance(each, dict)}
         version = named.get(gvk.version)
         if version is None or version.get("served") is False:
             names = ", ".join(str(name) for name, each in named.items() if each.get("served") is not False) or "none"
             raise CrdError(
                 f"{self.path}: {gvk.kind} has no served version {gvk.version!r}, as in watches.yaml; served: {names}"
             )
-        schema = _below(version, "schema").get("openAPIV3Schema")
+        schema = below(version, "schema").get("openAPIV3Schema")
         if not isinstance(schema, dict):
             raise CrdError(f"{self.path}: version {gvk.version} of {gvk.kind} has no schema.openAPIV3Schema: add one")
         return schema
@@ -121,20 +120,6 @@ class CrdFile:
     def _finding(self, kind: str, remark: Remark) -> Finding:
         position = getattr(remark.place, "lc", None)
         return Finding(self.path, position.line + 1 if position else None, kind, remark.path, remark.text)
-
-
-def yaml_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield these files, and every YAML file in these directories."""
-    for path in paths:
-        if path.is_file():
-            yield path
-        else:
-            yield from sorted(each for each in path.rglob("*") if each.suffix in (".yml", ".yaml") and each.is_file())
-
-
-def _below(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = mapping.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _parser(text: str) -> YAML:

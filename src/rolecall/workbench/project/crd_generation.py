@@ -13,8 +13,9 @@ from rolecall.kube.references import plural_of
 from rolecall.runner.config.content import PlaybookContent
 from rolecall.runner.config.watches import Watch
 from rolecall.workbench.project.argument_specs import ArgumentSpecError, RoleArguments, read_role_arguments
-from rolecall.workbench.project.crd_files import CrdError, CrdFile, Finding, yaml_files
+from rolecall.workbench.project.crd_files import CrdError, CrdFile, Finding
 from rolecall.workbench.project.scaffold import KindNames, ScaffoldError, append_item, new_definition
+from rolecall.workbench.yaml_files import yaml_files
 
 _OWNED_BY_KUBERNETES = (".k8s.io", ".kubernetes.io")
 
@@ -64,7 +65,7 @@ class _SkippedError(Exception):
 
 def _read_files(directories: Iterable[Path], done: Generation) -> list[CrdFile]:
     files = []
-    for path in yaml_files(each for each in directories if each.exists()):
+    for path in yaml_files(*(each for each in directories if each.exists())):
         try:
             files.append(CrdFile.read(path))
         except CrdError as error:

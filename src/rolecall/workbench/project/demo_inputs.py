@@ -38,30 +38,22 @@ PAGE_MESSAGE = "Serving the dashboard"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A condition: the values at the path equal a literal, or the values at another path."""
-
-    path: JSONPath
-    equals: Any
-
-    def holds(self, obj: RawObject) -> bool:
-        """Return whether the condition is true for the object."""
-        expected = values_at(self.equals, obj) if isinstance(self.equals, JSONPath) else [self.equals]
-        found = values_at(self.path, obj)
-        return bool(found) and [str(value) for value in found] == [str(value) for value in expected]
-
-
-@dataclass(frozen=True, slots=True)
 class Goal:
     """The goal of one kind: its conditions, and the columns that show the progress."""
 
     gvk: GVK
     columns: tuple[tuple[str, JSONPath], ...]
-    until: tuple[Comparison, ...]
+    until: tuple[tuple[JSONPath, Any], ...]
+    """The paths whose values equal a literal, or the values at another path."""
 
     def is_reached(self, obj: RawObject) -> bool:
         """Return whether the object has reached the goal."""
-        return all(comparison.holds(obj) for comparison in self.until)
+        for path, expected in self.until:
+            found = [str(value) for value in values_at(path, obj)]
+            wanted = values_at(expected, obj) if isinstance(expected, JSONPath) else [expected]
+            if not found or found != [str(value) for value in wanted]:
+                return False
+        return True
 
     def values(self, obj: RawObject) -> str:
         """Return the values of the columns, as ``name=value``."""
@@ -94,7 +86,7 @@ def read_demo_file(path: Path) -> DemoFile:
 
 def _read_goal(raw: Any) -> Goal:
     columns = tuple((_name_of(text), parse_path(text)) for text in raw.get("columns") or ())
-    until = tuple(Comparison(parse_path(item["path"]), _expected(item["equals"])) for item in raw["until"])
+    until = tuple((parse_path(item["path"]), _expected(item["equals"])) for item in raw["until"])
     return Goal(GVK.of(raw["apiVersion"], raw["kind"]), columns, until)
 
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from rolecall.workbench.yaml_files import below
+
 Finding = tuple[object, str]
 """The value from which the line is known, and a message."""
 
@@ -62,8 +64,7 @@ def _variables(task: Mapping[str, Any]) -> Iterator[tuple[Any, Any, str]]:
         if isinstance(found := task.get(name), dict):
             yield found.get("name"), None, f"{name}.name"
     if any(name in task for name in _INCLUDES) and any(key == "loop" or key.startswith("with_") for key in task):
-        control = task.get("loop_control")
-        names = control if isinstance(control, dict) else {}
+        names = below(task, "loop_control")
         yield names.get("loop_var", "item"), None, "loop_var"
         yield names.get("index_var"), None, "index_var"
 

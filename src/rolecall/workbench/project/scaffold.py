@@ -34,7 +34,7 @@ from rolecall.runner.runs.variables import object_variable
 from rolecall.workbench.project.argument_specs import RoleArguments
 from rolecall.workbench.project.crd_files import CrdFile
 from rolecall.workbench.project.watches_schema import schema_text
-from rolecall.workbench.yaml_lists import last_line, with_lines
+from rolecall.workbench.yaml_files import last_line, with_lines
 
 FOLDER = Path(__file__).parent / "templates"
 _ENDING = ".tmpl"
@@ -124,21 +124,15 @@ class ProjectFiles:
 
         Raise ScaffoldError if files are in the way or cannot be written; then nothing has changed.
         """
-        try:
-            conflicts = list(self._conflicts())
-            before = {path: (self.directory / path).read_bytes() for path in self.extended}
-        except OSError as error:
-            raise ScaffoldError(f"{error}. Nothing was written.") from error
-        if conflicts:
-            listed = "\n  ".join(conflicts)
-            raise ScaffoldError(
-                f"{self.directory}: these files exist and are never overwritten:\n  {listed}\nNothing was written."
-            )
-        self._write(before)
-
-    def _write(self, before: dict[str, bytes]) -> None:
         done: list[Path] = []
+        before: dict[str, bytes] = {}
         try:
+            if conflicts := list(self._conflicts()):
+                found = "\n  ".join(conflicts)
+                raise ScaffoldError(
+                    f"{self.directory}: these files exist and are never overwritten:\n  {found}\nNothing was written."
+                )
+            before |= {path: (self.directory / path).read_bytes() for path in self.extended}
             for path, text in self.created.items():
                 self._create(self.directory / path, text, done)
             for path, text in self.extended.items():

@@ -15,6 +15,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, Status
 from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES, Counts
 from rolecall.workbench.project.crd_schema import PYTHON_TYPES, is_of_type
+from rolecall.workbench.yaml_files import below
 
 Schema = Mapping[str, Any]
 Finding = tuple[Schema, str]
@@ -69,7 +70,7 @@ def _dropped_fields(watch: Watch, schema: Schema) -> Iterator[Finding]:
     for name in ("conditions", *watch.status):
         if not _keeps(schema, name):
             yield schema, f"the API server drops status.{name} of {kind}: {_lacking(f'status.{name}')}"
-    items = _below(_below(_properties(schema), "conditions"), "items")
+    items = below(schema, "properties", "conditions", "items")
     dropped = [name for name in _NEEDED if items and not _keeps(items, name)]
     if dropped:
         yield items, f"the API server drops fields of the conditions of {kind}: {_lacking(', '.join(dropped))}"
@@ -98,18 +99,18 @@ def _violations(schema: Schema, value: Any, path: str) -> Iterator[Finding]:
                 f"{path} can have {schema['maxItems']} items only (maxItems), the operator writes {len(value)}",
             )
         for item in value:
-            yield from _violations(_below(schema, "items"), item, f"{path}[]")
+            yield from _violations(below(schema, "items"), item, f"{path}[]")
     elif text := _scalar_violation(schema, value):
         yield schema, f"{path} {text}"
 
 
 def _object_violations(schema: Schema, value: Mapping[str, Any], path: str) -> Iterator[Finding]:
-    properties, others = _properties(schema), _below(schema, "additionalProperties")
+    properties, others = _properties(schema), below(schema, "additionalProperties")
     for name in schema.get("required") or ():
-        if name not in value and "default" not in _below(properties, name):
+        if name not in value and "default" not in below(properties, name):
             yield schema, f"{path}.{name} is required, and the operator doesn't write it"
     for name, item in value.items():
-        yield from _violations(_below(properties, name) or others, item, f"{path}.{name}")
+        yield from _violations(below(properties, name) or others, item, f"{path}.{name}")
 
 
 def _scalar_violation(schema: Schema, value: Any) -> str:
@@ -134,9 +135,4 @@ def _shown(value: str) -> str:
 
 
 def _properties(schema: Schema) -> Schema:
-    return _below(schema, "properties")
-
-
-def _below(schema: Schema, key: str) -> Schema:
-    value = schema.get(key)
-    return value if isinstance(value, Mapping) else {}
+    return below(schema, "properties")

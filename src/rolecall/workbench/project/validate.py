@@ -38,9 +38,10 @@ from rolecall.runner.config.yaml_reader import (
 from rolecall.runner.runs.runner_process import COLLECTIONS
 from rolecall.runner.runs.variables import is_reserved, object_variable, snake_case
 from rolecall.workbench.project.argument_specs import ArgumentSpecError, read_role_arguments
-from rolecall.workbench.project.crd_files import CrdError, CrdFile, yaml_files
+from rolecall.workbench.project.crd_files import CrdError, CrdFile
 from rolecall.workbench.project.lost_variables import IGNORED
 from rolecall.workbench.project.status_schema import check_status
+from rolecall.workbench.yaml_files import below, listed, yaml_files
 
 _CHECK = "rolecall.workbench.project.ansible_check"
 _LAST_LINES = 5
@@ -98,7 +99,7 @@ class CrdFiles:
         """Read these files, and every YAML file in these directories."""
         found: list[tuple[Path, Mapping[str, Any]]] = []
         problems: list[Problem] = []
-        for file in yaml_files(paths):
+        for file in yaml_files(*paths):
             try:
                 documents = all_documents(file.read_text(encoding="utf-8"))
             except (yaml.YAMLError, ValueError, OSError) as error:
@@ -115,7 +116,7 @@ class CrdFiles:
             for _, definition in self.found
             for group, kind in [_names(definition)]
             for version in _versions(definition)
-            if (schema := _below(version, "schema", "openAPIV3Schema"))
+            if (schema := below(version, "schema", "openAPIV3Schema"))
         }
 
     def check(self, watch: Watch, environment: Mapping[str, str]) -> Iterator[Problem]:
@@ -131,13 +132,6 @@ def _warning(file: Path, value: Mapping[str, Any], key: str, message: str) -> Pr
     return Problem(str(file), line, message, Severity.WARNING)
 
 
-def _below(value: Any, *keys: str) -> Mapping[str, Any] | None:
-    """Return the mapping under these keys, or None."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else None
-
-
 def _check(
     watch: Watch, file: Path, definition: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Iterator[Problem]:
@@ -148,13 +142,13 @@ def _check(
         text = f"the watched version {watch.gvk.version!r} is not served; served: {names}"
         yield _warning(file, definition["spec"], "versions", text)
         return
-    schema = _below(version, "schema", "openAPIV3Schema")
-    if watch.manage_status and _below(version, "subresources", "status") is None:
+    schema = below(version, "schema", "openAPIV3Schema")
+    if watch.manage_status and below(version, "subresources").get("status") is None:
         text = f"{watch.gvk.kind} has no status subresource, but manageStatus is true"
         yield _warning(file, version, "subresources", text)
     elif watch.manage_status and schema:
         yield from (_warning(file, place, "", text) for place, text in check_status(watch, schema))
-    yield from _ignored_fields(watch, file, _below(schema, *_FIELDS) or {})
+    yield from _ignored_fields(watch, file, below(schema, *_FIELDS))
     yield from _compare(watch, file, environment)
 
 
@@ -202,12 +196,11 @@ def _is_definition(document: object) -> bool:
 
 def _names(definition: Mapping[str, Any]) -> tuple[object, object]:
     """Return the group and the kind."""
-    return (_below(definition, "spec") or {}).get("group"), (_below(definition, "spec", "names") or {}).get("kind")
+    return below(definition, "spec").get("group"), below(definition, "spec", "names").get("kind")
 
 
 def _versions(definition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = (_below(definition, "spec") or {}).get("versions") or []
-    return [each for each in found if isinstance(each, dict)]
+    return [each for each in listed(definition, "spec", "versions") if isinstance(each, dict)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +336,7 @@ def _origins(watch: Watch, content: Content, schemas: Mapping[GVK, Mapping[str, 
     """Return the extra vars of a content that are known without an object, with their origins."""
     is_only_finalizer = content != watch.content
     variables = {**watch.variables, **(watch.finalizer.variables if watch.finalizer and is_only_finalizer else {})}
-    fields = _below(schemas.get(watch.gvk), *_FIELDS) or {}
+    fields = below(schemas.get(watch.gvk), *_FIELDS)
     names = _variables_of(watch, fields, finalizing=is_only_finalizer)
     return {
         **{name: f"the field spec.{key} of {watch.gvk.kind}" for name, key in names.items()},
