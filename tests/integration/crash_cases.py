@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 
 from rolecall.kube.references import RawObject
-from rolecall.workbench.crashtest.model import Verdict
+from rolecall.workbench.crashtest.results import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.processes import reap_children
-from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest
-from rolecall.workbench.crashtest.tester import CrashTester, opened_tester
+from rolecall.workbench.crashtest.results import CrashTest
+from rolecall.workbench.crashtest.tester import CrashTester, CrashTestRequest, opened_tester
 from rolecall.workbench.plan.planner import Target, Targets
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from tests.integration.planned import Project, clear, primary

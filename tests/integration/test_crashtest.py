@@ -18,7 +18,7 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.crashtest import tester
-from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
+from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SimulatedOperator
 from rolecall.workbench.crashtest.tester import CrashTester
 from rolecall.workbench.crashtest.write_log import CrashPoint, Write, WriteLog

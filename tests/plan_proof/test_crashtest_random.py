@@ -19,9 +19,8 @@ import yaml
 from rolecall.runner.config.watches import Watch
 from rolecall.workbench.comparison.clocks import Clocks
 from rolecall.workbench.comparison.end_states import Baseline, Difference
-from rolecall.workbench.crashtest.end_state import end_state
-from rolecall.workbench.crashtest.model import Verdict
-from rolecall.workbench.crashtest.object_under_test import ObjectUnderTest, Uninterrupted
+from rolecall.workbench.crashtest.object_under_test import ObjectUnderTest, Uninterrupted, end_state
+from rolecall.workbench.crashtest.results import Verdict
 from rolecall.workbench.crashtest.simulated_operator import Limits, SimulatedOperator
 from rolecall.workbench.crashtest.write_log import Write, WriteLog
 from rolecall.workbench.plan.model import PlanError

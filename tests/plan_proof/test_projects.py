@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rolecall.kube.references import RawObject
-from rolecall.workbench.crashtest.model import Verdict
+from rolecall.workbench.crashtest.results import Verdict
 from tests.integration.crash_tests import crash_test_of
 from tests.integration.example_projects import ADVANCED, MEMCACHED, Image
 from tests.integration.example_projects import Project as Example

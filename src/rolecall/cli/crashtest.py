@@ -32,7 +32,7 @@ from rolecall.system.logs import printable
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
-    from rolecall.workbench.crashtest.model import CrashTest
+    from rolecall.workbench.crashtest.results import CrashTest
 
 EPILOG = (
     "Give the flags and the environment that the operator has. Exit codes: 0 all trials ended in the same state, 2 one "
@@ -97,7 +97,7 @@ def _crashtest(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
     if options.deletion and options.to:
         parser.error("expected at most one of --deletion and --to FILE")
     # Imported late: this takes a second that other commands don't need.
-    from rolecall.workbench.crashtest.output import document_of, summary_of  # noqa: PLC0415
+    from rolecall.workbench.crashtest.results import document_of, summary_of  # noqa: PLC0415
     from rolecall.workbench.plan.model import PlanError  # noqa: PLC0415
     from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
 
@@ -119,9 +119,8 @@ def _crashtest(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
 
 def _made(options: argparse.Namespace) -> "CrashTest":
     """Make the requested crash test, and print its rows. Raises the errors that ``_crashtest`` reports."""
-    from rolecall.workbench.crashtest.model import CrashTestRequest  # noqa: PLC0415
-    from rolecall.workbench.crashtest.output import rows_of  # noqa: PLC0415
-    from rolecall.workbench.crashtest.tester import crash_test  # noqa: PLC0415
+    from rolecall.workbench.crashtest.results import rows_of  # noqa: PLC0415
+    from rolecall.workbench.crashtest.tester import CrashTestRequest, crash_test  # noqa: PLC0415
 
     plan = plan_request(options)
     with _directory(options.records) as directory, progress_with_lines() as (report, show):

@@ -1,6 +1,8 @@
 """The object under test in its sandbox: its initial state, and its work without an interruption or with one.
 
-Every piece of work starts from the same state: all objects of the sandbox are reset to it, including their uids.
+Every piece of work starts from the same state: all objects of the sandbox are reset to it, including their uids. Its
+end state has the objects that its runs have written, and the primary, without fields never compared. An object that
+only the garbage collector has yet to remove counts as removed.
 """
 
 import os
@@ -13,20 +15,21 @@ from pathlib import Path
 from typing import Final
 
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import InvalidError, NotFoundError
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.errors import InvalidError, NotFoundError, UnknownKindError
+from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, uid_of
+from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory, RunRecord
 from rolecall.system.blocking_work import run_in_thread
-from rolecall.workbench.comparison.end_states import EndState, ObjectId
+from rolecall.workbench.comparison.end_states import EndObject, EndState, ObjectId
 from rolecall.workbench.comparison.masks import sensitive_values
+from rolecall.workbench.comparison.objects import compared
 from rolecall.workbench.comparison.reports import TaskName
-from rolecall.workbench.crashtest.end_state import end_state
-from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult, SimulatedOperator
+from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult, SimulatedOperator, stored
 from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness, Write, WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion, is_changed_by_controllers, wait_for_controllers
-from rolecall.workbench.plan.model import PlanError
+from rolecall.workbench.plan.model import ABSENT, PlanError
 from rolecall.workbench.plan.planner import Target, apply_file
 from rolecall.workbench.plan.reconciles import PlanContext
 from rolecall.workbench.plan.sandbox import Sandbox, SandboxState
@@ -35,6 +38,7 @@ UNINTERRUPTED_LIMITS: Final = Limits(seconds=600.0, wait_seconds=120.0)
 _MORE_ROUNDS: Final = 4
 """The rounds within which an uninterrupted role must stop changing something; otherwise it never does."""
 
+_OF_GARBAGE_COLLECTOR: Final = frozenset({"foregroundDeletion", "orphan"})
 _MAX_RECORD_BYTES: Final = 1 << 30
 
 
@@ -227,3 +231,34 @@ class ObjectUnderTest:
         for record in records:
             document = await recorder.document(self.target.watch, record)
             await run_in_thread(partial(files.write, record, document))
+
+
+async def end_state(context: PlanContext, log: WriteLog, others: Iterable[ObjectId] = ()) -> EndState:
+    """Return the objects that exist of those that a trial has written, and of others. Raises KubeError."""
+    found: EndState = {}
+    for ident in dict.fromkeys((log.primary_id, *log.objects, *others)):
+        if ident.is_event or not (pair := await stored(context, ident)):
+            continue
+        gvk, obj = pair
+        if not await _is_gone(context, obj):
+            with_status = ident in log.with_status or ident == log.primary_id
+            found[ident] = EndObject(gvk, ident.key, compared(gvk, obj, with_status=with_status))
+    return found
+
+
+async def _is_gone(context: PlanContext, obj: RawObject) -> bool:
+    """Return whether an object exists only until the garbage collector or the end of its grace period."""
+    finalizers = set(metadata_of(obj).get("finalizers") or ())
+    if is_being_deleted(obj) and finalizers <= _OF_GARBAGE_COLLECTOR:
+        return True
+    owners = owner_references_of(obj)
+    return bool(owners) and not any([await _exists(context, each, obj) for each in owners])
+
+
+async def _exists(context: PlanContext, owner: OwnerReference, owned: RawObject) -> bool:
+    try:
+        resource = await context.client.resource(owner.gvk)
+        namespace = ObjectKey.of_object(owned).namespace if resource.namespaced else ""
+        return uid_of(await context.client.get(owner.gvk, ObjectKey(namespace, owner.name))) == owner.uid
+    except (*ABSENT, UnknownKindError):
+        return False

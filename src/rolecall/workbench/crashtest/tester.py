@@ -20,16 +20,16 @@ from rolecall.runner.warm.starter import starter_for
 from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks
 from rolecall.workbench.comparison.end_states import Baseline, Difference, EndState
 from rolecall.workbench.comparison.masks import redactor
-from rolecall.workbench.crashtest.model import CrashTest, CrashTestRequest, Trial, Verdict
 from rolecall.workbench.crashtest.object_under_test import (
     UNINTERRUPTED_LIMITS,
     Interrupted,
     ObjectUnderTest,
     Uninterrupted,
 )
+from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome
 from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness
-from rolecall.workbench.plan.model import PlanError
+from rolecall.workbench.plan.model import PlanError, PlanRequest
 from rolecall.workbench.plan.planner import Report, Target, Targets, import_targets, reachable_targets_of, read_objects
 from rolecall.workbench.plan.reconciles import PlanContext, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
@@ -38,6 +38,23 @@ from rolecall.workbench.plan.sandbox_sources import LiveSource, RememberingSourc
 OnTrial = Callable[[Trial], None]
 _MIN_SECONDS: Final = 60.0
 _MIN_WAIT_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class CrashTestRequest:
+    """A request to test one object: the one that ``plan`` names, or the only one of a watched kind in its files.
+
+    By default the test starts with the object as it is, or as its file has it. With ``deletes`` it starts with the
+    deletion of the settled object, with ``edited`` with a change of the settled object to the content of that file.
+    ``writes`` are the numbers of the writes to try, all if it is empty. The records of bad trials are kept in
+    ``records``.
+    """
+
+    plan: PlanRequest
+    records: Path
+    writes: tuple[int, ...] = ()
+    deletes: bool = False
+    edited: Path | None = None
 
 
 async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTrial) -> CrashTest:

@@ -39,18 +39,6 @@ from rolecall.workbench.plan.sandbox_sources import Source, SourceError
 from rolecall.workbench.plan.sandbox_store import DEFINITIONS, Definitions, EtcdStore
 
 PREFIX: Final = "sandbox-"
-_KEPT: Final = (
-    "apiregistration.k8s.io/",
-    "clusterrolebindings/",
-    "clusterroles/",
-    "flowschemas/",
-    "leases/kube-system/",
-    "priorityclasses/",
-    "prioritylevelconfigurations/",
-    "rolebindings/kube-",
-    "roles/kube-",
-)
-"""The objects that an API server creates for itself, some of them only after it is ready."""
 _OF_API_SERVER: Final = (
     "apiregistration.k8s.io/",
     "flowschemas/",
@@ -73,8 +61,8 @@ class Sandbox:
     client: Client
     controllers: Controllers
     store: EtcdStore
-    revision: int
-    """The revision of etcd up to which it has only its own objects."""
+    own_objects: Mapping[str, str]
+    """The objects that it started with, as stored."""
 
     imported_definitions: set[str] = field(default_factory=set)
     """The names of imported definitions; creating one takes longer than anything else in a replay."""
@@ -89,15 +77,12 @@ class Sandbox:
 
         Imported definitions stay: the next source replaces them where they differ. Raises SourceError.
         """
-        await self.controllers.rest()
-        definitions = (f"{DEFINITIONS}/{name}" for name in self.imported_definitions)
-        await self.store.remove_newer(self.revision, except_below=(*_KEPT, *definitions))
+        await self._reset(self.own_objects)
 
     async def capture(self, importer: Importer) -> "SandboxState":
         """Return the state to which ``restore`` resets the sandbox. Raises SourceError."""
         await self.controllers.rest()
-        content = await self.store.content(except_below=(*_OF_API_SERVER, _NODE_LEASES))
-        return SandboxState(content, importer.copy(importer.definitions))
+        return SandboxState(await _content(self.store), importer.copy(importer.definitions))
 
     async def restore(self, state: "SandboxState") -> Importer:
         """Reset all objects to a state, while the controllers rest; return the importer to use after that.
@@ -105,13 +90,17 @@ class Sandbox:
         The objects have their uids of then. Definitions that were imported since stay, the new importer installs them
         as they are in the source. Raises SourceError.
         """
+        await self._reset(state.content)
+        return state.importer.copy(Definitions(state.importer.source, self.client, self.imported_definitions))
+
+    async def _reset(self, content: Mapping[str, str]) -> None:
+        """Store these objects, and remove all others except for imported definitions, while the controllers rest."""
         await self.controllers.rest()
         now = await self.store.content(except_below=_OF_API_SERVER)
         imported = {f"/registry/{DEFINITIONS}/{name}" for name in self.imported_definitions}
-        added = {key for key in now.keys() - state.content.keys() - imported if not _is_bootstrapped(now[key])}
-        changed = {key: value for key, value in state.content.items() if now.get(key) != value}
+        added = {key for key in now.keys() - content.keys() - imported if not _is_bootstrapped(now[key])}
+        changed = {key: value for key, value in content.items() if now.get(key) != value}
         await self.store.change(changed, sorted(added))
-        return state.importer.copy(Definitions(state.importer.source, self.client, self.imported_definitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +109,11 @@ class SandboxState:
 
     content: Mapping[str, str]
     importer: Importer
+
+
+async def _content(store: EtcdStore) -> dict[str, str]:
+    """Return the objects to which a sandbox can be reset."""
+    return await store.content(except_below=(*_OF_API_SERVER, _NODE_LEASES))
 
 
 def _is_bootstrapped(value: str) -> bool:
@@ -149,7 +143,7 @@ async def sandbox_in(plane: ControlPlane, *, has_lazy_controllers: bool = False)
     try:
         async with await Client.connect(str(plane.kubeconfig)) as client:
             controllers = Controllers(plane, are_lazy=has_lazy_controllers)
-            yield Sandbox(plane, client, controllers, store, await store.revision())
+            yield Sandbox(plane, client, controllers, store, await _content(store))
     finally:
         await store.close()
 

@@ -187,12 +187,10 @@ class Importer:
 
     def copy(self, definitions: Definitions) -> "Importer":
         """Return an importer that has imported the same objects, and continues independently."""
-        return Importer(
-            definitions,
-            self.store,
-            self.controllers,
-            self.prefetches,
-            list(self.assumptions),
+        return replace(
+            self,
+            definitions=definitions,
+            assumptions=list(self.assumptions),
             _uids=set(self._uids),
             _objects=dict(self._objects),
             _lists=set(self._lists),

@@ -99,19 +99,6 @@ class EtcdStore:
         puts = ({"key": _text(each.etcd_key), "value": _text(each.to_json())} for each in objects)
         await self._write({"request_put": put} for put in puts)
 
-    async def revision(self) -> int:
-        """Return the revision of the last write. Raises SourceError."""
-        found = await self._send("range", {"key": _text(_PREFIX), "keys_only": True})
-        return int(found["header"]["revision"])
-
-    async def remove_newer(self, revision: int, *, except_below: tuple[str, ...] = ()) -> None:
-        """Remove the objects created after a revision, except for some resources. Raises SourceError."""
-        every = {"key": _text(f"{_PREFIX}/"), "range_end": _text(f"{_PREFIX}0"), "keys_only": True}
-        found = await self._send("range", {**every, "min_create_revision": revision + 1})
-        keys = [base64.b64decode(each["key"]).decode() for each in found.get("kvs") or ()]
-        kept = tuple(f"{_PREFIX}/{name}" for name in except_below)
-        await self._write({"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept))
-
     async def content(self, *, except_below: tuple[str, ...] = ()) -> dict[str, str]:
         """Return all stored values in base64 by their keys, except for some resources. Raises SourceError."""
         found = await self._send("range", {"key": _text(f"{_PREFIX}/"), "range_end": _text(f"{_PREFIX}0")})

@@ -10,8 +10,8 @@ import pytest
 
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.workbench.comparison.end_states import EndState, ObjectId
-from rolecall.workbench.crashtest.model import Verdict
 from rolecall.workbench.crashtest.object_under_test import Interrupted, ObjectUnderTest, Uninterrupted
+from rolecall.workbench.crashtest.results import Verdict
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult
 from rolecall.workbench.crashtest.tester import Trials
 from rolecall.workbench.crashtest.write_log import CrashPoint, Write

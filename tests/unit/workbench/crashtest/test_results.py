@@ -6,8 +6,7 @@ import pytest
 
 from rolecall.workbench.comparison.end_states import Difference
 from rolecall.workbench.comparison.reports import ExitCode, TaskName
-from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
-from rolecall.workbench.crashtest.output import document_of, rows_of, summary_of
+from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict, document_of, rows_of, summary_of
 from rolecall.workbench.crashtest.write_log import Write
 
 WRITE = Write("PUT", "/api/v1/namespaces/ns/configmaps/a", task=TaskName("foo : Write", "/r/main.yml:3"))

@@ -1,24 +1,89 @@
-"""A crash test as text, a row for each trial as soon as it has ended, and as a JSON document.
+"""The results of a crash test: as values, as text with a row for each trial when it has ended, and as JSON.
 
 docs/reference/command-line.md describes the document.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 from rolecall.kube.quantities import format_duration
 from rolecall.workbench.comparison.end_states import Difference
-from rolecall.workbench.comparison.reports import STYLES, Line, counted, paragraph, task_text, task_to_json
-from rolecall.workbench.crashtest.model import CrashTest, Trial, Verdict
+from rolecall.workbench.comparison.reports import (
+    STYLES,
+    ExitCode,
+    Line,
+    TaskName,
+    counted,
+    paragraph,
+    task_text,
+    task_to_json,
+)
+from rolecall.workbench.crashtest.write_log import Write
 
 FORMAT: Final = 1
 """The version of the document's format."""
 
-_STYLES: Final = {Verdict.SAME: "green", Verdict.NOT_TRIED: "yellow"}
 _BAD: Final = "red"
 _INDENT: Final = " " * 17
+
+
+class Verdict(StrEnum):
+    """The result of one trial."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    STUCK = "stuck"
+    ENDLESS = "endless"
+    NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of the object after the operator was killed at a write.
+
+    ``message`` is why it was stuck, endless, or not tried. ``records`` is the directory with the records of its runs.
+    """
+
+    number: int
+    write: Write
+    verdict: Verdict
+    differences: tuple[Difference, ...] = ()
+    message: str = ""
+    records: Path | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CrashTest:
+    """The trials of one object in their order, out of ``writes`` that an uninterrupted run needs.
+
+    ``stopped_at`` is the task up to which the role can be tested, and the reason; it is empty if the role can be tested
+    completely. ``withheld`` are tasks that did not run. ``notes`` are sentences. ``seconds`` is the whole duration.
+    """
+
+    title: str
+    writes: tuple[Write, ...]
+    trials: tuple[Trial, ...]
+    stopped_at: str = ""
+    withheld: tuple[TaskName, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the command: a difference takes precedence over what could not be tried."""
+        verdicts = {trial.verdict for trial in self.trials}
+        if verdicts - {Verdict.SAME, Verdict.NOT_TRIED}:
+            return ExitCode.DIFFERENT
+        return ExitCode.INCOMPLETE if self.stopped_at or Verdict.NOT_TRIED in verdicts else ExitCode.SAME
+
+
+_STYLES: Final = {Verdict.SAME: "green", Verdict.NOT_TRIED: "yellow"}
 
 
 def rows_of(trial: Trial) -> Iterator[Line]:
