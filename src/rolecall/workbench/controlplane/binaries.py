@@ -309,25 +309,19 @@ def find_on_machine(environment: Mapping[str, str]) -> Offer:
         path = Path(found).absolute()
         version = installed_version(path)
         if version is None or version < program.oldest:
-            offer.refused[program.name] = _too_old(program, path, version)
+            release = "an unknown release" if version is None else "release {}.{}".format(*version)
+            wanted = "{}.{}; using our own {}".format(*program.oldest, program.name)
+            offer.refused[program.name] = f"{path} is {release}, expected at least {wanted}"
             continue
         offer.programs[program.name] = path
-        if program.name in SERVER_NAMES:
-            servers.add(version)
-    return offer if len(servers) <= 1 and offer.programs.keys() >= SERVER_NAMES else _without_servers(offer, servers)
-
-
-def _without_servers(offer: Offer, releases: set[tuple[int, int]]) -> Offer:
-    """Leave out the servers of Kubernetes, which are not all there or of different releases."""
-    programs = {name: path for name, path in offer.programs.items() if name not in SERVER_NAMES}
-    reason = "The Kubernetes programs on PATH are of different releases; using our own programs"
-    mixed = dict.fromkeys(SERVER_NAMES, reason) if len(releases) > 1 else {}
-    return Offer(programs, mixed | offer.refused)
-
-
-def _too_old(program: Program, path: Path, version: tuple[int, int] | None) -> str:
-    found = "an unknown release" if version is None else "release {}.{}".format(*version)
-    return f"{path} is {found}, expected at least {'{}.{}'.format(*program.oldest)}; using our own {program.name}"
+        servers |= {version} if program.name in SERVER_NAMES else set()
+    if len(servers) > 1 or not offer.programs.keys() >= SERVER_NAMES:  # they work together only in one release
+        for name in SERVER_NAMES:
+            offer.programs.pop(name, None)
+            if len(servers) > 1:
+                reason = "The Kubernetes programs on PATH are of different releases; using our own programs"
+                offer.refused.setdefault(name, reason)
+    return offer
 
 
 def installed_version(path: Path) -> tuple[int, int] | None:

@@ -24,7 +24,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rolecall.workbench.controlplane import components
 from rolecall.workbench.controlplane import state as component_processes
@@ -82,13 +82,10 @@ def has_service_accounts(server: ApiClient) -> bool:
     )
 
 
-def _is_ready_node(node: dict[str, object]) -> bool:
-    match node:
-        case {"status": {"conditions": list(conditions)}, "spec": {"taints": [_, *_]}}:
-            return False
-        case {"status": {"conditions": list(conditions)}}:
-            return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-    return False
+def _is_ready_node(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", ())
+    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return is_ready and not node.get("spec", {}).get("taints")
 
 
 def has_ready_nodes(server: ApiClient, count: int) -> bool:

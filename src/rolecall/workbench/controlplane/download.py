@@ -380,19 +380,14 @@ class _Progress:
             self._report(f"  {self._title}: {self._done / 1e6:.0f}{of_all} MB")
 
 
-def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    member = archive.extractfile(name)
-    if member is None:
-        raise KeyError(name)
-    return member
-
-
 def _unpack(asset: Asset, file: Path, program: Path) -> None:
     if asset.member is None:
         file.replace(program)
         return
     try:
-        with tarfile.open(file) as archive, _member(archive, asset.member) as source, program.open("wb") as sink:
+        with tarfile.open(file) as archive, program.open("wb") as sink:
+            if (source := archive.extractfile(asset.member)) is None:
+                raise KeyError(asset.member)  # noqa: TRY301 - as for a member that is missing
             shutil.copyfileobj(source, sink)
     except (KeyError, EOFError, tarfile.TarError, OSError) as error:
         program.unlink(missing_ok=True)

@@ -277,24 +277,22 @@ def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tupl
     watch, recorded = source.watch, source.recorded
     group, plural = watch.gvk.group, resource_of(watch.gvk, plurals)
     reason = f"the operator: {watch.gvk.kind}"
-    for verb in ("get", "list", "watch"):
-        yield Permission("", group, plural, verb), reason
+    reads = ("list", "watch")
+    wanted: list[tuple[tuple[str, str], tuple[str, ...], str]] = [((group, plural), ("get", *reads), "")]
     if watch.manage_status:
-        yield Permission("", group, f"{plural}/status", "update"), f"{reason}, status"
+        wanted.append(((group, f"{plural}/status"), ("update",), ", status"))
     if watch.finalizer:
-        yield Permission("", group, plural, "update"), f"{reason}, finalizer"
-    for trigger in watch.triggers:
-        for verb in ("list", "watch"):
-            yield Permission("", trigger.gvk.group, resource_of(trigger.gvk, plurals), verb), f"{reason}, triggers"
-    if recorded is None:
-        return
-    ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in watch.blacklist}
-    for dependent in recorded.dependents if watch.watch_dependent_resources else ():
-        for verb in ("list", "watch") if dependent not in ignored else ():
-            yield Permission("", *dependent, verb), f"{reason}, dependents"
-    if recorded.blocks_deletion:
-        blocking = f"{reason}, owner references that block deletion"
-        yield Permission("", group, f"{plural}/finalizers", "update"), blocking
+        wanted.append(((group, plural), ("update",), ", finalizer"))
+    triggers = [each.gvk for each in watch.triggers]
+    wanted += [((gvk.group, resource_of(gvk, plurals)), reads, ", triggers") for gvk in triggers]
+    if recorded and watch.watch_dependent_resources:
+        ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in watch.blacklist}
+        wanted += [(each, reads, ", dependents") for each in recorded.dependents if each not in ignored]
+    if recorded and recorded.blocks_deletion:
+        wanted.append(((group, f"{plural}/finalizers"), ("update",), ", owner references that block deletion"))
+    for (group_of_resource, resource), verbs, purpose in wanted:
+        for verb in verbs:
+            yield Permission("", group_of_resource, resource, verb), f"{reason}{purpose}"
 
 
 def _needs_of_runs(

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
@@ -19,6 +19,7 @@ from rolecall.kube.metadata import (
     metadata_of,
     owner_references_of,
     resource_version_of,
+    status_of,
     uid_of,
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -30,26 +31,26 @@ POLL_SECONDS: Final = 0.1
 
 
 def _has_started(obj: RawObject) -> bool:
-    return (obj.get("status") or {}).get("phase") not in (None, "Pending")
+    return status_of(obj).get("phase") not in (None, "Pending")
 
 
 def _has_replicas(ready: str) -> Callable[[RawObject], bool]:
     def is_done(obj: RawObject) -> bool:
         wanted = (obj.get("spec") or {}).get("replicas", 1)
-        status: dict[str, Any] = obj.get("status") or {}
+        status = status_of(obj)
         return status.get("observedGeneration") == generation_of(obj) and status.get(ready, 0) == wanted
 
     return is_done
 
 
 def _has_daemons(obj: RawObject) -> bool:
-    status: dict[str, Any] = obj.get("status") or {}
+    status = status_of(obj)
     is_observed = status.get("observedGeneration") == generation_of(obj)
     return is_observed and status.get("numberReady") == status.get("desiredNumberScheduled")
 
 
 def _has_finished(obj: RawObject) -> bool:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
+    conditions = status_of(obj).get("conditions") or ()
     return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
+from rolecall.kube.metadata import status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
@@ -203,10 +204,9 @@ class PlannedReconciles:
     async def status(self) -> RawObject:
         """Return the status of the object in the sandbox."""
         try:
-            status = (await self.context.client.get(self.watch.gvk, self.key)).get("status")
+            return status_of(await self.context.client.get(self.watch.gvk, self.key))
         except ABSENT:
             return {}
-        return status if isinstance(status, dict) else {}
 
     async def reconcile(self, causes: tuple[Cause, ...] = ()) -> tuple[Result, list[RunRecord]]:
         """Reconcile the object once; return the result, and the records of the runs (at most one).

@@ -25,7 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rolecall.kube.client import Client
-from rolecall.kube.metadata import metadata_of
+from rolecall.kube.metadata import metadata_of, status_of
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.files import SUFFIX
@@ -292,7 +292,6 @@ def _namespaces(samples: list[RawObject]) -> tuple[str, ...]:
 
 def _condition(obj: RawObject) -> str:
     """Return the type of the most important condition that is true."""
-    status = obj.get("status")
-    conditions = (status if isinstance(status, dict) else {}).get("conditions") or ()
+    conditions = status_of(obj).get("conditions") or ()
     true = {item.get("type") for item in conditions if isinstance(item, dict) and item.get("status") == "True"}
     return next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")

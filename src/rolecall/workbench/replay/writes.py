@@ -16,6 +16,7 @@ from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decompress, media_type, objects_in
 from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.runner.record.document import content_of
+from rolecall.runner.record.masking import texts_in
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.workbench.comparison.objects import text_in_base64
@@ -218,10 +219,7 @@ def _text_of_reads(exchanges: Iterable[Line]) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-        if plain := text_in_base64(value):
+    for text in texts_in(value):
+        yield text
+        if plain := text_in_base64(text):
             yield plain
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
