@@ -123,7 +123,9 @@ class Checker:
             self.origins = content["variables"]
             self._checked.clear()  # a file can have other problems with other variables
         if "role" in content:
-            self.check_role(Path(content["role"]))
+            # As in a run, other roles are found only next to it.
+            self._enter(Path.cwd())
+            self._read_role(Path(content["role"]), [])
         else:
             self.check_playbook(Path(content["playbook"]))
         self._check_imports()
@@ -131,11 +133,6 @@ class Checker:
     @property
     def _errors(self) -> int:
         return sum(problem["severity"] == "error" for problem in self.problems)
-
-    def check_role(self, path: Path) -> None:
-        """Check a role and its dependencies. As in a run, other roles are found only next to it."""
-        self._enter(Path.cwd())
-        self._read_role(path, [])
 
     def check_playbook(self, path: Path) -> None:
         """Check every task of a playbook and of its included files, its roles, then the playbook as a whole."""
@@ -162,11 +159,14 @@ class Checker:
         add_all_plugin_dirs(str(path))
         files = {file: self._read(file) for directory in _YAML_OF_A_ROLE for file in yaml_files(path / directory)}
         meta = next((value for file, value in files.items() if _is(file, path, "meta", "main")), None)
-        self._check_presence(path, files, meta)
+        has_tasks = any(_is(file, path, "tasks", "main") for file in files)
+        if not has_tasks and not below(meta).get("dependencies"):
+            self._note(path / "tasks", None, "the role has no tasks: expected tasks/main.yml")
         self._check_arguments(path, files, meta)
         self._check_templates(path)
         role = self._role(path, meta)
-        for name in _dependencies(meta):
+        for entry in listed(meta, "dependencies"):
+            name = entry.get("role", entry.get("name")) if isinstance(entry, dict) else entry
             self._follow_name(name, role[0])
         for file, tasks in files.items():
             kind = file.relative_to(path).parts[0]
@@ -174,7 +174,7 @@ class Checker:
                 directories = (file.parent, path / kind, path)
                 self._check_tasks(file, tasks, _Surroundings(role[0], role[1], kind == "handlers", directories))
         if self._errors == before:
-            self._attempt(path, lambda: self._load_role(str(path), role[0]))
+            self._attempt(path, lambda: Role.load(self._role_include(str(path), role[0]), role[0]))
 
     def _enter(self, directory: Path) -> None:
         """Add the roles, plugins and collections next to a playbook, as ansible-playbook does."""
@@ -210,11 +210,6 @@ class Checker:
         if isinstance(name, str) and "{{" not in name:
             with suppress(AnsibleError):
                 self._follow(self._role_include(name, play))
-
-    def _check_presence(self, path: Path, files: dict[Path, Any], meta: Any) -> None:
-        has_tasks = any(_is(file, path, "tasks", "main") for file in files)
-        if not has_tasks and not (isinstance(meta, dict) and meta.get("dependencies")):
-            self._note(path / "tasks", None, "the role has no tasks: expected tasks/main.yml")
 
     def _check_arguments(self, path: Path, files: dict[Path, Any], meta: Any) -> None:
         own = next(((f, v) for f, v in files.items() if _is(f, path, "meta", "argument_specs")), None)
@@ -317,9 +312,6 @@ class Checker:
         role.collections = _collection_of(path) + listed(meta, "collections")
         return play, role
 
-    def _load_role(self, name: str, play: Any) -> Any:
-        return Role.load(self._role_include(name, play), play)
-
     def _role_include(self, role: Any, play: Any) -> Any:
         return RoleInclude.load(role, play=play, variable_manager=self._variables, loader=self._loader)
 
@@ -417,12 +409,6 @@ def _included_roles(task: dict[str, Any]) -> Iterator[Any]:
         yield from items
     else:
         yield name
-
-
-def _dependencies(meta: Any) -> Iterator[Any]:
-    """Yield the names of the roles on which a role depends."""
-    for entry in listed(meta, "dependencies"):
-        yield entry.get("role", entry.get("name")) if isinstance(entry, dict) else entry
 
 
 def _collection_of(role: Path) -> list[str]:

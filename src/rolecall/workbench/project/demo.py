@@ -66,7 +66,9 @@ def status_table(console: Console) -> Iterator[Callable[[list[Row]], None]]:
         for row in rows:
             if shown.get((row.kind, row.name)) != row:
                 shown[row.kind, row.name] = row
-                console.print(_line(row), soft_wrap=True, highlight=False, markup=False)
+                mark = _DONE if row.is_done else _WAITING
+                line = f"{row.kind:<11} {row.name:<40} {row.condition:<11} {row.values}  {row.took:>7}  {mark}"
+                console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     yield show
     if shown:
@@ -82,11 +84,6 @@ def _table(rows: Iterable[Row]) -> Table:
         mark = f"[green]{_DONE}[/green]" if row.is_done else _WAITING
         table.add_row(*map(escape, (row.kind, row.name, row.condition, row.values, row.took)), mark)
     return table
-
-
-def _line(row: Row) -> str:
-    mark = _DONE if row.is_done else _WAITING
-    return f"{row.kind:<11} {row.name:<40} {row.condition:<11} {row.values}  {row.took:>7}  {mark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +196,8 @@ def run_demo(options: Options, console: Console) -> int:
         operator.start()
         console.print(f"Started the operator as service account {account} (process {operator.pid})")
         console.print(f"Applied {len(applier.apply(samples))} sample objects")
-        progress = _Progress(demo_file.goals, _namespaces(samples), operator, options.timeout_seconds)
+        namespaces = {str(metadata_of(obj)["namespace"]) for obj in samples if metadata_of(obj).get("namespace")}
+        progress = _Progress(demo_file.goals, tuple(sorted(namespaces)), operator, options.timeout_seconds)
         succeeded = asyncio.run(progress.until_done(plane.kubeconfig, console))
     finally:
         if not (options.keep and operator and not operator.has_ended):
@@ -271,27 +269,19 @@ class _Progress:
         for goal in self.goals:
             for namespace in self.namespaces:
                 async for objects, _ in client.list_pages(goal.gvk, namespace):
-                    rows += [self._row(goal, obj) for obj in objects]
+                    for obj in objects:
+                        name = str(ObjectKey.of_object(obj))
+                        took = self.operator.last_runs.get((goal.gvk.kind, name), "")
+                        conditions = [each for each in status_of(obj).get("conditions") or () if isinstance(each, dict)]
+                        true = {each.get("type") for each in conditions if each.get("status") == "True"}
+                        # The most important one.
+                        condition = next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")
+                        values, is_done = goal.values(obj), goal.is_reached(obj)
+                        rows.append(Row(goal.gvk.kind, name, condition, values, took, is_done))
         return rows
-
-    def _row(self, goal: Goal, obj: RawObject) -> Row:
-        key = str(ObjectKey.of_object(obj))
-        took = self.operator.last_runs.get((goal.gvk.kind, key), "")
-        return Row(goal.gvk.kind, key, _condition(obj), goal.values(obj), took, goal.is_reached(obj))
 
     def _explain(self, console: Console, rows: list[Row]) -> None:
         waiting = ", ".join(f"{row.kind} {row.name}" for row in rows if not row.is_done) or "no objects found"
         why = "the operator exited" if self.operator.has_ended else f"timed out after {self.timeout_seconds:.0f} s"
         console.print(f"Not done: {waiting} ({why}). The last lines of the operator's log:", style="red")
         console.print(self.operator.tail(), markup=False, highlight=False, soft_wrap=True)
-
-
-def _namespaces(samples: list[RawObject]) -> tuple[str, ...]:
-    return tuple(sorted({str(metadata_of(obj)["namespace"]) for obj in samples if metadata_of(obj).get("namespace")}))
-
-
-def _condition(obj: RawObject) -> str:
-    """Return the type of the most important condition that is true."""
-    conditions = status_of(obj).get("conditions") or ()
-    true = {item.get("type") for item in conditions if isinstance(item, dict) and item.get("status") == "True"}
-    return next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")

@@ -85,17 +85,16 @@ def read_demo_file(path: Path) -> DemoFile:
 
 
 def _read_goal(raw: Any) -> Goal:
-    columns = tuple((_name_of(text), parse_path(text)) for text in raw.get("columns") or ())
-    until = tuple((parse_path(item["path"]), _expected(item["equals"])) for item in raw["until"])
+    columns = tuple(
+        (text.replace("['", ".").replace("']", "").rpartition(".")[2], parse_path(text))
+        for text in raw.get("columns") or ()
+    )
+    until = tuple(
+        (parse_path(item["path"]), parse_path(value) if str(value).startswith("$") else value)
+        for item in raw["until"]
+        for value in [item["equals"]]
+    )
     return Goal(GVK.of(raw["apiVersion"], raw["kind"]), columns, until)
-
-
-def _expected(value: Any) -> Any:
-    return parse_path(value) if isinstance(value, str) and value.startswith("$") else value
-
-
-def _name_of(path: str) -> str:
-    return path.replace("['", ".").replace("']", "").rpartition(".")[2]
 
 
 def read_manifests(path: Path) -> Iterator[RawObject]:
@@ -213,21 +212,18 @@ class OperatorProcess:
         end = lines.rfind(b"\n") + 1
         self._read_to += end
         for line in lines[:end].splitlines():
-            self._note(line)
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(entry, dict):
+                continue
+            if entry.get("msg") == PAGE_MESSAGE:
+                self.page = str(entry.get("url", ""))
+            if "duration" in entry:
+                name = "/".join(part for part in (entry.get("namespace"), entry.get("name")) if part)
+                self.last_runs[entry.get("kind", ""), name] = entry["duration"]
 
     def tail(self, lines: int = 20) -> str:
         """Return the last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
-    def _note(self, line: bytes) -> None:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            return
-        if not isinstance(entry, dict):
-            return
-        if entry.get("msg") == PAGE_MESSAGE:
-            self.page = str(entry.get("url", ""))
-        if "duration" in entry:
-            name = "/".join(part for part in (entry.get("namespace"), entry.get("name")) if part)
-            self.last_runs[(entry.get("kind", ""), name)] = entry["duration"]

@@ -73,10 +73,14 @@ class _Text(string.Template):
 def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return the contents of the files of a tree, by their path in the project."""
     top = FOLDER / tree
-    texts = {
-        _path(source.relative_to(top), values): _rendered(source, values) for source in sorted(top.rglob(f"*{_ENDING}"))
-    }
-    return {path: sealed(text) if path.endswith(SUFFIX) else text for path, text in texts.items()}
+    found = {}
+    for source in sorted(top.rglob(f"*{_ENDING}")):
+        name = source.name.removesuffix(_ENDING)
+        path = (source.relative_to(top).parent / (name[3:] if name.startswith("dot.") else name)).as_posix()
+        path = path.replace("_name_", values.get("name", "")).replace("_plural_", values.get("plural", ""))
+        text = _rendered(source, values)
+        found[path] = sealed(text) if path.endswith(SUFFIX) else text
+    return found
 
 
 def render_snippet(name: str, values: Mapping[str, str]) -> str:
@@ -95,12 +99,6 @@ def sealed(record: str) -> str:
     *lines, end = record.splitlines()
     last = to_line({**json.loads(end), "digest": digest_of(lines)})
     return "".join(f"{line}\n" for line in (*lines, last))
-
-
-def _path(template: Path, values: Mapping[str, str]) -> str:
-    name = template.name.removesuffix(_ENDING)
-    path = (template.parent / (name[3:] if name.startswith("dot.") else name)).as_posix()
-    return path.replace("_name_", values.get("name", "")).replace("_plural_", values.get("plural", ""))
 
 
 def _rendered(source: Path, values: Mapping[str, str]) -> str:
@@ -179,8 +177,9 @@ def append_item(text: str, key: str | None, item: str, where: str) -> str:
         before, [added] = yaml.safe_load(text), yaml.safe_load(item)
         if added in ((before if key is None else before.get(key)) or ()):
             return text
-        changed = _inserted(text, _list_node(text, key), key, item)
-        if changed is not None and yaml.safe_load(changed) == _expected(before, key, added):
+        expected = [*(before or []), added] if key is None else {**before, key: [*(before.get(key) or []), added]}
+        changed = _inserted(text, key, item)
+        if changed is not None and yaml.safe_load(changed) == expected:
             return changed
     except (yaml.YAMLError, AttributeError, TypeError) as error:
         raise ScaffoldError(f"{where}: {error}") from error
@@ -202,20 +201,12 @@ def list_items(text: str, where: str) -> list[Any]:
     return found
 
 
-def _expected(before: Any, key: str | None, added: Any) -> Any:
-    if key is None:
-        return [*(before or []), added]
-    return {**before, key: [*(before.get(key) or []), added]}
-
-
-def _list_node(text: str, key: str | None) -> Node | None:
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    if key is None or not isinstance(root, MappingNode):
-        return root if key is None else None
-    return next((value for name, value in root.value if name.value == key), None)
-
-
-def _inserted(text: str, node: Node | None, key: str | None, item: str) -> str | None:
+def _inserted(text: str, key: str | None, item: str) -> str | None:
+    """Return the text with the item, None if the list isn't in block style."""
+    node: Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    if key is not None:
+        fields = node.value if isinstance(node, MappingNode) else ()
+        node = next((value for name, value in fields if name.value == key), None)
     if isinstance(node, SequenceNode) and not node.flow_style and node.value:
         at, indent = last_line(node) + 1, node.start_mark.column
     elif isinstance(node, ScalarNode) and key is not None:
@@ -323,26 +314,27 @@ def _with_fields(names: KindNames, created: Mapping[str, str], role: Mapping[str
 
 
 def _names(directory: Path, new_kind: NewKind) -> KindNames:
-    project, domain = _read_project(directory)
+    where = directory / PROJECT_FILE
+    try:
+        found: Any = yaml.safe_load(_read(directory, PROJECT_FILE))
+        project, domain = checked("NAME", str(found["projectName"])), checked("--domain", str(found["domain"]))
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise ScaffoldError(f"{where}: expected the keys projectName and domain: {error!r}") from error
     kind = checked("--kind", new_kind.kind)
     group = checked_group(new_kind.group, domain)
     plural = plural_of(kind) if new_kind.plural is None else new_kind.plural
     return KindNames(project, group, checked("--version", new_kind.version), kind, checked("--plural", plural))
 
 
-def _read_project(directory: Path) -> tuple[str, str]:
-    """Return the name and the domain of the project."""
-    where = directory / PROJECT_FILE
-    try:
-        found: Any = yaml.safe_load(_read(directory, PROJECT_FILE))
-        return checked("NAME", str(found["projectName"])), checked("--domain", str(found["domain"]))
-    except (yaml.YAMLError, KeyError, TypeError) as error:
-        raise ScaffoldError(f"{where}: expected the keys projectName and domain: {error!r}") from error
-
-
 def _extended(directory: Path, names: KindNames, content: str) -> dict[str, str]:
     watches = _read(directory, _WATCHES)
-    _check_no_watch(list_items(watches, str(directory / _WATCHES)), names, directory)
+    for entry in list_items(watches, str(directory / _WATCHES)):
+        found = [entry.get(key) for key in ("group", "version", "kind")] if isinstance(entry, dict) else []
+        if found == [names.group, names.version, names.kind]:
+            raise ScaffoldError(
+                f"{directory / _WATCHES}: already has an entry for {names.group}/{names.version}, kind {names.kind!r}. "
+                "Nothing was written."
+            )
     values = names.values() | {"content": content}
     additions = (
         (_WATCHES, None, render_snippet("watch", values)),
@@ -354,16 +346,6 @@ def _extended(directory: Path, names: KindNames, content: str) -> dict[str, str]
     return {
         path: append_item(_read(directory, path), key, item, str(directory / path)) for path, key, item in additions
     }
-
-
-def _check_no_watch(entries: list[Any], names: KindNames, directory: Path) -> None:
-    wanted = (names.group, names.version, names.kind)
-    for entry in entries:
-        if isinstance(entry, dict) and tuple(entry.get(key) for key in ("group", "version", "kind")) == wanted:
-            raise ScaffoldError(
-                f"{directory / _WATCHES}: already has an entry for {names.group}/{names.version}, kind {names.kind!r}. "
-                "Nothing was written."
-            )
 
 
 def _read(directory: Path, path: str) -> str:

@@ -106,7 +106,11 @@ class CrdFiles:
                 text, line = describe_error(error)
                 problems.append(Problem(str(file), line, text))
                 continue
-            found += [(file, each) for each in documents if _is_definition(each)]
+            found += [
+                (file, each)
+                for each in documents
+                if isinstance(each, dict) and each.get("kind") == "CustomResourceDefinition"
+            ]
         return cls(tuple(found), tuple(problems))
 
     def schemas(self) -> dict[GVK, Mapping[str, Any]]:
@@ -188,10 +192,6 @@ def _compare(watch: Watch, file: Path, environment: Mapping[str, str]) -> Iterat
             yield Problem(str(file), found.line, text, Severity.WARNING)
         for found in result.unknown:
             yield Problem(str(file), found.line, f"{found.path}: {found.text}", Severity.WARNING)
-
-
-def _is_definition(document: object) -> bool:
-    return isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition"
 
 
 def _names(definition: Mapping[str, Any]) -> tuple[object, object]:
