@@ -55,13 +55,6 @@ def private_key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def new_signing_key() -> tuple[bytes, bytes]:
-    """Return a new key for signing service account tokens: the private and the public part as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return private_key_pem(key), public
-
-
 def _name(user: str, group: str | None = None) -> x509.Name:
     parts = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
     if group is not None:
@@ -183,8 +176,11 @@ class Credentials:
         for component in (components.CONTROLLER_MANAGER, components.SCHEDULER):
             self._write_pair(component, authority.client(f"system:{component}"))
         self._write_pair(components.KWOK, authority.client("system:kwok", ADMIN_GROUP))
-        private, public = new_signing_key()
-        write_private(self._layout.certificates / "service-accounts.key", private)
+        signing_key = ec.generate_private_key(ec.SECP256R1())
+        public = signing_key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        write_private(self._layout.certificates / "service-accounts.key", private_key_pem(signing_key))
         write_private(self._layout.certificates / "service-accounts.pub", public)
         kubeconfig_path = json.dumps(str(self._layout.component_kubeconfig(components.KUBELET_CLIENT)))
         admission = components.rendered("admission.yaml", {"kubeconfig": kubeconfig_path})

@@ -37,6 +37,7 @@ from rolecall.workbench.controlplane.state import State, StateStore
 
 POLL_SECONDS = 0.03
 PROBE = ("kube-system", "rolecall-probe")
+KUBELET_PROGRAM = Path(__file__).with_name("kubelet.py")
 STORAGE_CLASSES_PATH = "/apis/storage.k8s.io/v1/storageclasses"
 READY_TIMEOUT_SECONDS = 90.0
 NOTICE_SECONDS = 5.0
@@ -248,7 +249,7 @@ class Startup:
                 listener.listen()
                 inherited.append(listener.fileno())
                 state.kubelet_port = listener.getsockname()[1]
-                command = components.kubelet_command_line(state.port, listener.fileno())
+                command = [sys.executable, "-P", str(KUBELET_PROGRAM), str(state.port), str(listener.fileno())]
                 # Without HOME, Python does not find what is installed there.
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
             else:
@@ -266,10 +267,6 @@ class Startup:
         self._store.save(state)
 
 
-def _silent(_message: str) -> None:
-    return
-
-
 class ControlPlane:
     """A control plane of this user. As a context manager it starts and stops the control plane."""
 
@@ -279,7 +276,7 @@ class ControlPlane:
         *,
         state_directory: Path | None = None,
         nodes: int = 1,
-        report: Report = _silent,
+        report: Report = lambda _: None,
         has_controllers: bool = True,
     ) -> None:
         """Take the directory for the state of all control planes, and the function called with progress messages.

@@ -7,7 +7,6 @@ the command lines. The YAML files of this directory have placeholders such as ``
 """
 
 import base64
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -97,11 +96,6 @@ def command_line(component: str, programs: Mapping[str, Path | str], layout: Lay
     }
     arguments = (f"--{name}={Template(value).substitute(values)}" for name, value in options()[component].items())
     return [str(programs[component]), *arguments]
-
-
-def kubelet_command_line(port: int, listener: int) -> list[str]:
-    """Return the command line of the kubelet endpoint, for an API server's port and an inherited file descriptor."""
-    return [sys.executable, "-P", str(Path(__file__).with_name(f"{KUBELET}.py")), str(port), str(listener)]
 
 
 def manifest(file: str, **values: object) -> dict[str, object]:

@@ -125,14 +125,14 @@ def find_in_directory(directory: Path, names: Iterable[str]) -> list[ProcessReco
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it has exited, or belongs to another user
-            if process.cwd() == str(directory) and not wanted.isdisjoint(_component_names(process)):
+            files = [Path(argument) for argument in process.cmdline()]
+            components = {
+                Path(process.exe()).name,
+                *(each.stem for each in files if each.parent == Path(__file__).parent),
+            }
+            if process.cwd() == str(directory) and components & wanted:
                 found.append(ProcessRecord(process.pid, _start_mark(process.pid)))
     return found
-
-
-def _component_names(process: psutil.Process) -> set[str]:
-    files = [Path(argument) for argument in process.cmdline()]
-    return {Path(process.exe()).name} | {file.stem for file in files if file.parent == Path(__file__).parent}
 
 
 def memory_bytes(record: ProcessRecord) -> int:

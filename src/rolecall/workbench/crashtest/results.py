@@ -132,25 +132,24 @@ def document_of(found: CrashTest) -> dict[str, Any]:
         "object": found.title,
         "result": found.exit_code.result,
         "writes": len(found.writes),
-        "trials": [_trial_to_json(trial) for trial in found.trials],
+        "trials": [
+            {
+                "write": trial.number,
+                "task": task_to_json(trial.write.task),
+                "request": trial.write.request,
+                "verdict": str(trial.verdict),
+                "message": trial.message,
+                "differences": [
+                    {"object": each.subject, "path": each.path, "expected": each.expected, "found": each.found}
+                    for each in trial.differences
+                ],
+                "records": str(trial.records or ""),
+                "seconds": round(trial.seconds, 1),
+            }
+            for trial in found.trials
+        ],
         "stoppedAt": found.stopped_at,
         "withheld": [task_to_json(task) for task in found.withheld],
         "notes": list(found.notes),
         "seconds": round(found.seconds, 1),
-    }
-
-
-def _trial_to_json(trial: Trial) -> dict[str, Any]:
-    return {
-        "write": trial.number,
-        "task": task_to_json(trial.write.task),
-        "request": trial.write.request,
-        "verdict": str(trial.verdict),
-        "message": trial.message,
-        "differences": [
-            {"object": each.subject, "path": each.path, "expected": each.expected, "found": each.found}
-            for each in trial.differences
-        ],
-        "records": str(trial.records or ""),
-        "seconds": round(trial.seconds, 1),
     }

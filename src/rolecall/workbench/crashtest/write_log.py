@@ -133,22 +133,19 @@ class WriteLog(OwnWrites):
         """Give a write that changed an object its number."""
         OwnWrites.record_write(self, request, obj)
         proxied = _request.get()
-        if proxied is None:
-            self._operator_wrote(obj)
-        else:
+        if proxied is not None:
             self._run_wrote(proxied, obj)
+            return
+        before, self.primary = metadata_of(self.primary).get("finalizers"), obj
+        changes_finalizers = (before or []) != (metadata_of(obj).get("finalizers") or [])
+        path = self.resource.path_of(ObjectKey.of_object(obj))
+        self._number(Write("PUT", path if changes_finalizers else f"{path}/status"), "")
 
     def record_removal(self, request: Request, uid: str) -> None:
         """Give a write that deleted an object for good its number."""
         OwnWrites.record_removal(self, request, uid)
         if (proxied := _request.get()) is not None:
             self._run_wrote(proxied, None)
-
-    def _operator_wrote(self, obj: RawObject) -> None:
-        before, self.primary = metadata_of(self.primary).get("finalizers"), obj
-        changes_finalizers = (before or []) != (metadata_of(obj).get("finalizers") or [])
-        path = self.resource.path_of(ObjectKey.of_object(obj))
-        self._number(Write("PUT", path if changes_finalizers else f"{path}/status"), "")
 
     def _run_wrote(self, proxied: ProxiedRequest, obj: RawObject | None) -> None:
         info, metadata = proxied.info, metadata_of(obj or {})

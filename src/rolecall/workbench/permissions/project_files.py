@@ -93,7 +93,8 @@ class ProjectFiles:
         for binding in (each for kind in _BINDINGS for each in manifests if each.identity[0] == kind):
             is_everywhere = binding.identity[0] == "ClusterRoleBinding"
             namespace = "" if is_everywhere else binding.metadata.get("namespace") or own_namespace
-            bound[_role_of(binding.raw)] = namespace
+            role = below(binding.raw, "roleRef")
+            bound[str(role.get("kind")), str(role.get("name"))] = namespace
         self.roles = [each for each in manifests if each.identity[0] in _ROLES and each.identity in bound]
         self._namespaces = bound
         if not self.roles:
@@ -134,7 +135,9 @@ class ProjectFiles:
             rules.setdefault(str(role), (role, []))[1].extend(need for need in needs if need[0] in lacking)
         new = dict(self._plain)
         # From the last role on, so that the lines of the others stay the same.
-        for role, needs in sorted(rules.values(), key=lambda each: -_line_of(each[0])):
+        for role, needs in sorted(
+            rules.values(), key=lambda each: -_line_of(each[0])
+        ):
             if needs:
                 new[role.path] = _with_rules(role, new[role.path], list(rule_lines(minimal(needs))))
         return [Update(path, self.texts[path], text) for path, text in new.items() if text != self.texts[path]]
@@ -188,11 +191,6 @@ def _manifests_in(path: Path, text: str) -> list[Manifest]:
             values = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
             found.append(Manifest(path, raw, values.get("rules")))
     return found
-
-
-def _role_of(binding: Mapping[str, Any]) -> tuple[str, str]:
-    reference = below(binding, "roleRef")
-    return str(reference.get("kind")), str(reference.get("name"))
 
 
 def _line_of(role: Manifest) -> int:

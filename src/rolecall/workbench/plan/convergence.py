@@ -137,7 +137,10 @@ async def controller_changes(importer: Importer, plans: Iterable[ObjectPlan]) ->
         present_keys = {key for key, obj in found.items() if uid_of(obj) not in deleted}
         created = (key for key in present_keys - imported if (gvk.group, gvk.kind, key) not in own)
         gone = (key for key in imported - present_keys if (gvk.group, gvk.kind, key) not in own)
-        counts.update((gvk, _without_generated_suffix(key, found[key]), False) for key in created)
+        for key in created:  # without the end of a generated name, which differs in every plan
+            prefix = str(metadata_of(found[key]).get("generateName") or "")
+            name = f"{prefix}*" if prefix and key.name.startswith(prefix) else key.name
+            counts[gvk, ObjectKey(key.namespace, name), False] += 1
         counts.update((gvk, key, True) for key in gone)
     counted = (ControllerChange(*change, count) for change, count in counts.items())
     return tuple(sorted(counted, key=lambda each: (str(each.key), each.gvk.kind, each.is_deletion)))
@@ -154,9 +157,3 @@ def _with_controlled_objects(uids: set[str], objects: Iterable[RawObject]) -> se
     while more := {uid for uid, controlled_by in controllers.items() if controlled_by & found} - found:
         found |= more
     return found
-
-
-def _without_generated_suffix(key: ObjectKey, obj: RawObject) -> ObjectKey:
-    """Return a key whose name is the same in every plan: ``*`` replaces the end that the API server has generated."""
-    prefix = str(metadata_of(obj).get("generateName") or "")
-    return ObjectKey(key.namespace, f"{prefix}*") if prefix and key.name.startswith(prefix) else key

@@ -118,16 +118,15 @@ class Controllers:
             should_run = self._are_needed and not self._pauses
             if should_run == self._are_running:
                 return
-            await run_in_thread(self._start if should_run else self._kill)
+            await run_in_thread(lambda: self._switch(on=should_run))
             self._are_running = should_run
 
-    def _start(self) -> None:
+    def _switch(self, *, on: bool) -> None:
         for component in CONTROLLERS:
-            self.plane.start_component(component)
-
-    def _kill(self) -> None:
-        for component in CONTROLLERS:
-            self.plane.stop_component(component, grace_seconds=0)
+            if on:
+                self.plane.start_component(component)
+            else:
+                self.plane.stop_component(component, grace_seconds=0)
 
 
 def _scope(resource: ApiResource, namespace: str) -> _Scope:
@@ -138,10 +137,6 @@ def _made_for(found: StoredObject) -> tuple[tuple[str, str, str], ...]:
     """Return the resources that a controller creates for an object."""
     gvk = found.resource.gvk
     return _MADE_BY.get((gvk.group, gvk.kind), ())
-
-
-def _is_owned_by(obj: RawObject, uid: str) -> bool:
-    return any(reference.uid == uid for reference in owner_references_of(obj))
 
 
 def _selector_of(obj: RawObject) -> str:
@@ -367,7 +362,8 @@ class Importer:
             for group, version, plural in _made_for(each):
                 if resource := await self.definitions.resource(group, version, plural):
                     objects = await self.source.list(resource, each.key.namespace, labels=_selector_of(each.obj))
-                    waiting += [StoredObject(resource, obj) for obj in objects if _is_owned_by(obj, uid_of(each.obj))]
+                    owners_of = ((obj, {owner.uid for owner in owner_references_of(obj)}) for obj in objects)
+                    waiting += [StoredObject(resource, obj) for obj, uids in owners_of if uid_of(each.obj) in uids]
         return list(whole.values())
 
     async def _with_owners(self, found: StoredObject) -> tuple[StoredObject, list[StoredObject]]:

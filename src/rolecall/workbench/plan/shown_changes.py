@@ -182,19 +182,17 @@ def _status(plan: ObjectPlan, texts: ShownTexts) -> tuple[RawObject | None, RawO
 
 def _without_times(status: dict[str, Any]) -> dict[str, Any]:
     """Return a status without the times at which the operator writes it: they change with every run."""
-    conditions = status.get("conditions")
-    if not isinstance(conditions, list):
+    if not isinstance(status.get("conditions"), list):
         return status
-    return {**status, "conditions": [_condition_without_times(each) for each in conditions]}
-
-
-def _condition_without_times(condition: Any) -> Any:
-    if not isinstance(condition, dict):
-        return condition
-    kept = {key: value for key, value in condition.items() if key != "lastTransitionTime"}
-    if isinstance(result := kept.get("ansibleResult"), dict):
-        kept["ansibleResult"] = {key: value for key, value in result.items() if key != "completion"}
-    return kept
+    conditions = []
+    for condition in status["conditions"]:
+        kept = condition
+        if isinstance(condition, dict):
+            kept = {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+            if isinstance(result := kept.get("ansibleResult"), dict):
+                kept["ansibleResult"] = {key: value for key, value in result.items() if key != "completion"}
+        conditions.append(kept)
+    return {**status, "conditions": conditions}
 
 
 def _changed_object(change: ObjectChange, texts: ShownTexts, *, with_status: bool) -> ChangedObject | None:

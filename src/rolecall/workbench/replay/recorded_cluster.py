@@ -300,11 +300,7 @@ def _importable(obj: RawObject, resource: ApiResource) -> RawObject:
     """Return a copy of an object with its kind, and for a Secret with data that the API server accepts."""
     found: RawObject = {"apiVersion": resource.gvk.api_version, "kind": resource.gvk.kind, **copy.deepcopy(obj)}
     if (resource.gvk.group, resource.plural) == SECRETS and isinstance(found.get("data"), dict):
-        found["data"] = {name: _encoded(value) for name, value in found["data"].items()}
+        for name, value in found["data"].items():
+            if decode_base64(value) is None:
+                found["data"][name] = base64.b64encode(str(value).encode()).decode()
     return found
-
-
-def _encoded(value: Any) -> str:
-    """Return a value that is in base64 as it is, any other one encoded."""
-    is_encoded = decode_base64(value) is not None
-    return str(value) if is_encoded else base64.b64encode(str(value).encode()).decode()

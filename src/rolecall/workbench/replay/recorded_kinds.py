@@ -7,7 +7,7 @@ accepts every field, because a record doesn't have the schema.
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rolecall.kube.discovery import ApiResource, read_resource_list, resources_of
 from rolecall.kube.references import GVK, RawObject
@@ -37,8 +37,10 @@ class RecordedKinds:
         self._groups: dict[str, list[str]] = {}
         for path, response in _discovered(record):
             self._add_discovery(path, response)
-        for resource in map(_of_head, record.head.get("resources", ())):
-            self._add(resource)
+        for line in record.head.get("resources", ()):
+            gvk, verbs = GVK(line["group"], line["version"], line["kind"]), frozenset(line["verbs"])
+            subresources = frozenset(line["subresources"])
+            self._add(ApiResource(gvk, line["resource"], line["namespaced"], verbs, subresources))
         self._recorded = {*self._resources, GVK.of_object(record.head["object"])}
         for definition in self._definitions:
             self._add_defined(definition["spec"])
@@ -54,7 +56,11 @@ class RecordedKinds:
 
     def groups(self) -> RawObject:
         """Return the APIGroupList of the cluster, with the groups in the record."""
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*each) for each in self._groups.items()]}
+        groups = []
+        for name, versions in self._groups.items():
+            found = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+            groups.append({"name": name, "versions": found, "preferredVersion": found[0]})
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def definitions_of(self, group: str) -> list[RawObject]:
         """Return the CustomResourceDefinitions of a group, none for a group that every API server has."""
@@ -84,12 +90,14 @@ class RecordedKinds:
             for group in response.get("groups") or ():
                 self._groups[group["name"]] = [each["version"] for each in group["versions"]]
         elif kind == "APIResourceList":
-            group, version = _group_version(path)
-            for resource in read_resource_list(group, version, response):
-                self._add(resource)
+            parts = path.strip("/").split("/")
+            group, version = "" if parts[0] == "api" else parts[-2], parts[-1]
+            self._add(*read_resource_list(group, version, response))
         elif kind == "APIGroupDiscoveryList":
-            for resource in _aggregated(response):
-                self._add(resource)
+            for item in response.get("items") or ():
+                for each in item.get("versions") or ():
+                    name, resources = item["metadata"].get("name", ""), {"resources": resources_of(each)}
+                    self._add(*read_resource_list(name, each["version"], resources))
 
     def _add_defined(self, spec: RawObject) -> None:
         """Add the kind of a definition: the role may request kinds now that the recorded run did not."""
@@ -99,12 +107,13 @@ class RecordedKinds:
             is_namespaced = spec.get("scope") == "Namespaced"
             self._add(ApiResource(gvk, spec["names"]["plural"], is_namespaced, frozenset(), subresources))
 
-    def _add(self, resource: ApiResource) -> None:
-        gvk = resource.gvk
-        self._resources.setdefault(gvk, resource)
-        if gvk.group:
-            versions = self._groups.setdefault(gvk.group, [])
-            versions += [] if gvk.version in versions else [gvk.version]
+    def _add(self, *resources: ApiResource) -> None:
+        for resource in resources:
+            gvk = resource.gvk
+            self._resources.setdefault(gvk, resource)
+            if gvk.group:
+                versions = self._groups.setdefault(gvk.group, [])
+                versions += [] if gvk.version in versions else [gvk.version]
 
 
 def _discovered(record: StoredRecord) -> Iterator[tuple[str, RawObject]]:
@@ -118,33 +127,6 @@ def _discovered(record: StoredRecord) -> Iterator[tuple[str, RawObject]]:
             continue  # the head of the record has some kinds, too
         if isinstance(response, dict):
             yield path, response
-
-
-def _group_version(path: str) -> tuple[str, str]:
-    parts = path.strip("/").split("/")
-    return ("", parts[-1]) if parts[0] == "api" else (parts[-2], parts[-1])
-
-
-def _aggregated(response: RawObject) -> Iterator[ApiResource]:
-    for group in response.get("items") or ():
-        for version in group.get("versions") or ():
-            name, resources = group["metadata"].get("name", ""), {"resources": resources_of(version)}
-            yield from read_resource_list(name, version["version"], resources)
-
-
-def _of_head(line: dict[str, Any]) -> ApiResource:
-    return ApiResource(
-        GVK(line["group"], line["version"], line["kind"]),
-        line["resource"],
-        line["namespaced"],
-        frozenset(line["verbs"]),
-        frozenset(line["subresources"]),
-    )
-
-
-def _group(name: str, versions: list[str]) -> RawObject:
-    found = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"name": name, "versions": found, "preferredVersion": found[0]}
 
 
 def _created(resources: list[ApiResource]) -> RawObject:

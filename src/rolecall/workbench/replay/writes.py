@@ -5,7 +5,7 @@ to such lines, which are not masked and stay in memory. Writes are in the order 
 work concurrently, so their relative order has no meaning.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -174,6 +174,8 @@ def writes_of(lines: RunLines) -> RunWrites:
         if prefix and name.startswith(prefix):
             names[name] = prefix
         versions.add(str(metadata.get("resourceVersion", "")))
+    reads = [each.get("answer", {}) for each in lines.exchanges if each["verb"] in READ_VERBS]
+    texts = [text for response in reads for text in texts_in(response)] if lines.placeholders else []
     return RunWrites(
         writes=tuple(sorted(_writes(lines), key=lambda write: (write.host, write.number))),
         started=lines.started,
@@ -182,7 +184,7 @@ def writes_of(lines: RunLines) -> RunWrites:
         names=names,
         versions=frozenset(versions - {""}),
         placeholders=lines.placeholders,
-        read_text=_text_of_reads(lines.exchanges) if lines.placeholders else "",
+        read_text="\n".join((*texts, *filter(None, map(text_in_base64, texts)))),
     )
 
 
@@ -210,16 +212,3 @@ def _writes(lines: RunLines) -> Iterator[Write]:
                 is_secret=is_secret,
             )
         follows_secret |= is_secret and exchange["verb"] in READ_VERBS and exchange["status"] == _OK
-
-
-def _text_of_reads(exchanges: Iterable[Line]) -> str:
-    """Return all text in the responses to reads, and the text that is encoded there in base64."""
-    found = (exchange.get("answer", {}) for exchange in exchanges if exchange["verb"] in READ_VERBS)
-    return "\n".join(text for response in found for text in _texts(response))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    for text in texts_in(value):
-        yield text
-        if plain := text_in_base64(text):
-            yield plain
