@@ -7,8 +7,6 @@ done; one line on standard error gives the reason. 64 means an invalid command l
 
 import argparse
 import asyncio
-import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,20 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, FlagFormatter, Parser, add_flags
-from rolecall.cli.plan import FLAGS, add_objects, add_output_format, add_run_commands, plan_request
+from rolecall.cli.plan import (
+    FLAGS,
+    add_objects,
+    add_output_format,
+    add_run_commands,
+    made,
+    plan_request,
+    print_document,
+)
 from rolecall.cli.terminal import (
-    INTERRUPTED,
-    configure_quiet_logs,
-    interrupted_by_signals,
     print_lines,
     progress_with_lines,
 )
-from rolecall.kube.errors import KubeError
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.system.files import check_writable
-from rolecall.system.logs import printable
-from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
     from rolecall.workbench.crashtest.results import CrashTest
@@ -96,29 +95,21 @@ def _crashtest(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
         parser.error(f"expected the name of the object after {options.kind!r}")
     if options.deletion and options.to:
         parser.error("expected at most one of --deletion and --to FILE")
+    found = made("crashtest", lambda: _made(options))
+    if isinstance(found, int):
+        return found
     # Imported late: this takes a second that other commands don't need.
     from rolecall.workbench.crashtest.results import document_of, summary_of  # noqa: PLC0415
-    from rolecall.workbench.plan.model import PlanError  # noqa: PLC0415
-    from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
 
-    configure_quiet_logs()
-    try:
-        with interrupted_by_signals():
-            found = _made(options)
-    except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:
-        sys.stderr.write(f"rolecall crashtest: {printable(' '.join(str(error).split()))}\n")
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
     if options.output == "json":
-        sys.stdout.write(json.dumps(document_of(found), indent=2, ensure_ascii=False) + "\n")
+        print_document(document_of(found))
     else:
         print_lines(summary_of(found))
     return found.exit_code
 
 
 def _made(options: argparse.Namespace) -> "CrashTest":
-    """Make the requested crash test, and print its rows. Raises the errors that ``_crashtest`` reports."""
+    """Make the requested crash test, and print its rows. Raises the errors that ``made`` reports."""
     from rolecall.workbench.crashtest.results import rows_of  # noqa: PLC0415
     from rolecall.workbench.crashtest.tester import CrashTestRequest, crash_test  # noqa: PLC0415
 

@@ -10,9 +10,10 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.cli.parsing import (
     OTHER_USAGE_EXIT_CODE,
@@ -34,6 +35,9 @@ from rolecall.workbench.controlplane.errors import ControlPlaneError
 if TYPE_CHECKING:
     from rolecall.workbench.plan.model import Plan, PlanRequest
     from rolecall.workbench.plan.shown_changes import Findings
+
+ResultT = TypeVar("ResultT")
+WatchesT = TypeVar("WatchesT")
 
 FLAGS = frozenset(
     {
@@ -128,24 +132,37 @@ def add_run_commands(parser: argparse.ArgumentParser) -> None:
 
 def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     _check(options, parser)
+    plan = made("plan", lambda: _made(options))
+    if isinstance(plan, int):
+        return plan
     # Imported late: this takes a second that other commands don't need.
     from rolecall.workbench.comparison.reports import worst_of  # noqa: PLC0415
+    from rolecall.workbench.plan.shown_changes import findings_of  # noqa: PLC0415
+
+    findings = findings_of(plan)
+    _print(plan, findings, options)
+    return worst_of(found.exit_code for found in findings)
+
+
+def made(command: str, make: Callable[[], ResultT]) -> ResultT | int:
+    """Return what a command makes in a sandbox; if it can't, report one line, and return the exit code."""
     from rolecall.workbench.plan.model import PlanError  # noqa: PLC0415
     from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
-    from rolecall.workbench.plan.shown_changes import findings_of  # noqa: PLC0415
 
     configure_quiet_logs()
     try:
         with interrupted_by_signals():
-            plan = _made(options)
+            return make()
     except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:
-        sys.stderr.write(f"rolecall plan: {printable(' '.join(str(error).split()))}\n")
+        sys.stderr.write(f"rolecall {command}: {printable(' '.join(str(error).split()))}\n")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    findings = findings_of(plan)
-    _print(plan, findings, options)
-    return worst_of(found.exit_code for found in findings)
+
+
+def print_document(document: dict[str, Any]) -> None:
+    """Print a JSON document."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -160,7 +177,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 
 def _made(options: argparse.Namespace) -> "Plan":
-    """Return the requested plan. Raises the errors that ``_plan`` reports."""
+    """Return the requested plan. Raises the errors that ``made`` reports."""
     from rolecall.workbench.plan.planner import make_plan  # noqa: PLC0415
 
     request = plan_request(options)
@@ -168,16 +185,27 @@ def _made(options: argparse.Namespace) -> "Plan":
         return asyncio.run(make_plan(request, report))
 
 
+def settings_and_watches(
+    options: argparse.Namespace, read: Callable[[Path, Mapping[str, str]], WatchesT]
+) -> tuple[Settings, WatchesT]:
+    """Return the settings of a command line, and the watches; prepare the environment for runs.
+
+    Raises ConfigurationError.
+    """
+    check_ansible_core()
+    settings = settings_of(options, Settings(), os.environ)
+    os.environ.update(search_paths(settings))
+    watches = read(settings.watches_file, os.environ)
+    os.environ.update(ansible_defaults_for(settings, os.environ))
+    return settings, watches
+
+
 def plan_request(options: argparse.Namespace) -> "PlanRequest":
     """Return the request of a command line. Raises ConfigurationError."""
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
     from rolecall.workbench.plan.model import PlanRequest  # noqa: PLC0415
 
-    check_ansible_core()
-    settings = settings_of(options, Settings(), os.environ)
-    os.environ.update(search_paths(settings))
-    watches = load_watches(settings.watches_file, os.environ)
-    os.environ.update(ansible_defaults_for(settings, os.environ))
+    settings, watches = settings_and_watches(options, load_watches)
     request = PlanRequest(
         settings,
         watches,
@@ -194,6 +222,6 @@ def _print(plan: "Plan", findings: "tuple[Findings, ...]", options: argparse.Nam
     from rolecall.workbench.plan.output import document_of, lines_of  # noqa: PLC0415
 
     if options.output == "json":
-        sys.stdout.write(json.dumps(document_of(plan, findings), indent=2, ensure_ascii=False) + "\n")
+        print_document(document_of(plan, findings))
         return
     print_lines(lines_of(plan, findings, lists_unchanged=not options.all, is_verbose=options.verbose))

@@ -8,8 +8,6 @@ standard error.
 
 import argparse
 import asyncio
-import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,23 +17,14 @@ from rolecall.cli.parsing import (
     FlagFormatter,
     Parser,
     add_flags,
-    ansible_defaults_for,
-    search_paths,
-    settings_of,
 )
-from rolecall.cli.plan import FLAGS
-from rolecall.cli.terminal import INTERRUPTED, configure_quiet_logs, interrupted_by_signals, print_lines, progress
-from rolecall.kube.errors import KubeError
-from rolecall.runner.config.ansible_config import check_ansible_core
+from rolecall.cli.plan import FLAGS, add_output_format, made, print_document, settings_and_watches
+from rolecall.cli.terminal import print_lines, progress
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.record.reader import exit_codes_text
 from rolecall.system.logs import printable
-from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rolecall.workbench.replay.comparison import Replays
 
 EPILOG = (
@@ -58,9 +47,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="a record, or a directory with records")
     parser.add_argument("--summary", action="store_true", help="print one line for each record, without differences")
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
-    )
+    add_output_format(parser)
     parser.add_argument(
         "--run-commands",
         action="store_true",
@@ -72,36 +59,23 @@ def add_parser(commands: Any) -> None:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    # Imported late: this takes a second that other commands don't need.
-    from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
-
-    configure_quiet_logs()
-    try:
-        with interrupted_by_signals(), progress() as report:
-            replays = asyncio.run(_replays(options, report))
-    except (ConfigurationError, ControlPlaneError, KubeError, SourceError, OSError) as error:
-        sys.stderr.write(f"rolecall replay: {printable(' '.join(str(error).split()))}\n")
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    replays = made("replay", lambda: _made(options))
+    if isinstance(replays, int):
+        return replays
     _print(replays, options)
     return replays.exit_code
 
 
-async def _replays(options: argparse.Namespace, report: "Callable[[str], None]") -> "Replays":
+def _made(options: argparse.Namespace) -> "Replays":
+    """Return the requested replays. Raises the errors that ``made`` reports."""
+    # Imported late: this takes a second that other commands don't need.
     from rolecall.runner.config.watches import parse_watches  # noqa: PLC0415
-    from rolecall.workbench.replay.replayer import (  # noqa: PLC0415
-        ReplayRequest,
-        replay_all,
-    )
+    from rolecall.workbench.replay.replayer import ReplayRequest, replay_all  # noqa: PLC0415
 
-    check_ansible_core()
-    settings = settings_of(options, Settings(), os.environ)
-    os.environ.update(search_paths(settings))
-    parsed = parse_watches(settings.watches_file, os.environ)
-    os.environ.update(ansible_defaults_for(settings, os.environ))
-    request = ReplayRequest(settings, parsed, Path.cwd(), runs_commands=options.run_commands)
-    return await replay_all(request, options.records, report)
+    with progress() as report:
+        settings, parsed = settings_and_watches(options, parse_watches)
+        request = ReplayRequest(settings, parsed, Path.cwd(), runs_commands=options.run_commands)
+        return asyncio.run(replay_all(request, options.records, report))
 
 
 def _print(replays: "Replays", options: argparse.Namespace) -> None:
@@ -112,6 +86,6 @@ def _print(replays: "Replays", options: argparse.Namespace) -> None:
         if isinstance(each, BadRecord):
             sys.stderr.write(f"rolecall replay: {printable(' '.join(each.text.split()))}\n")
     if options.output == "json":
-        sys.stdout.write(json.dumps(document_of(replays), indent=2, ensure_ascii=False) + "\n")
+        print_document(document_of(replays))
         return
     print_lines(lines_of(replays, is_summary=options.summary))

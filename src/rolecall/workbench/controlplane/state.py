@@ -125,12 +125,9 @@ def find_in_directory(directory: Path, names: Iterable[str]) -> list[ProcessReco
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it has exited, or belongs to another user
-            files = [Path(argument) for argument in process.cmdline()]
-            components = {
-                Path(process.exe()).name,
-                *(each.stem for each in files if each.parent == Path(__file__).parent),
-            }
-            if process.cwd() == str(directory) and components & wanted:
+            files = map(Path, process.cmdline())
+            ours = {file.stem for file in files if file.parent == Path(__file__).parent}
+            if process.cwd() == str(directory) and wanted & {Path(process.exe()).name, *ours}:
                 found.append(ProcessRecord(process.pid, _start_mark(process.pid)))
     return found
 

@@ -135,9 +135,7 @@ class ProjectFiles:
             rules.setdefault(str(role), (role, []))[1].extend(need for need in needs if need[0] in lacking)
         new = dict(self._plain)
         # From the last role on, so that the lines of the others stay the same.
-        for role, needs in sorted(
-            rules.values(), key=lambda each: -_line_of(each[0])
-        ):
+        for role, needs in sorted(rules.values(), key=lambda each: -_line_of(each[0])):
             if needs:
                 new[role.path] = _with_rules(role, new[role.path], list(rule_lines(minimal(needs))))
         return [Update(path, self.texts[path], text) for path, text in new.items() if text != self.texts[path]]
