@@ -18,7 +18,7 @@ from rolecall.system.processes import reap_children
 from rolecall.workbench.crashtest.results import CrashTest
 from rolecall.workbench.crashtest.tester import CrashTester, CrashTestRequest, opened_tester
 from rolecall.workbench.plan.planner import Target, Targets
-from rolecall.workbench.plan.sandbox_sources import LiveSource
+from rolecall.workbench.plan.sandbox_sources import RememberingSource
 from tests.integration.planned import Project, clear, primary
 from tests.integration.sandboxes import Clusters
 from tests.integration.shared import Shared
@@ -60,7 +60,7 @@ async def crash_tester_of(
             try:
                 async with (
                     starter_for(plan.watches, warm=plan.settings.warm) as starter,
-                    opened_tester(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as crash_tester,
+                    opened_tester(request, sandbox, RememberingSource(cluster), ProcessRunner(starter)) as crash_tester,
                 ):
                     yield crash_tester, targets
             finally:

@@ -221,14 +221,6 @@ def _read(url: str) -> str:
         return response.read(TEXT_BYTES).decode()
 
 
-@dataclass(frozen=True)
-class Checksum:
-    """The SHA-256 of a file in hexadecimal digits, and where it comes from."""
-
-    sha256: str
-    source: str
-
-
 def read_pinned(path: Path = CHECKSUMS) -> dict[str, str]:
     """Read the pinned checksums: location to SHA-256 in hexadecimal digits; lines that start with '#' are remarks."""
     lines = (line.strip() for line in path.read_text().splitlines())
@@ -247,10 +239,10 @@ class Checksums:
         wanted = {asset.checksum_location for asset in assets if is_trusted and asset.location not in pinned}
         self._published = {at: InBackground(partial(_read, base + at), OPEN_SECONDS) for at in sorted(wanted)}
 
-    def of(self, asset: Asset) -> Checksum:
-        """Return the checksum that the file must have. Raise BinariesUnavailableError if none is known."""
+    def of(self, asset: Asset) -> tuple[str, str]:
+        """Return the SHA-256 that the file must have, and its source. Raise BinariesUnavailableError without one."""
         if pinned := self._pinned.get(asset.location):
-            return Checksum(pinned, f"pinned in {CHECKSUMS.name}")
+            return pinned, f"pinned in {CHECKSUMS.name}"
         url = self._base + asset.checksum_location
         published = self._published.get(asset.checksum_location)
         if published is None:
@@ -266,7 +258,7 @@ class Checksums:
                 f"{self._base}{asset.location}: expected its SHA-256 at {url}, found none there; "
                 f"a file that cannot be verified is not used"
             )
-        return Checksum(sha256, f"published at {url}")
+        return sha256, f"published at {url}"
 
 
 Report = Callable[[str], None]
@@ -317,7 +309,7 @@ class Downloader:
             raise
         _unpack(asset, file, program)
 
-    def _download(self, url: str, file: Path, title: str, expected: Checksum) -> None:
+    def _download(self, url: str, file: Path, title: str, expected: tuple[str, str]) -> None:
         """Write what lies at the URL into the file; BinariesUnavailableError if it is not the file that we want."""
         try:
             response = InBackground(lambda: _open(url), OPEN_SECONDS).result()
@@ -326,10 +318,11 @@ class Downloader:
         with response:
             length = int(response.headers.get("Content-Length") or 0)
             found = self._copy(url, response, file, _Progress(title, length, self._report))
-        if found != expected.sha256:
+        sha256, source = expected
+        if found != sha256:
             file.unlink()
             raise BinariesUnavailableError(
-                f"{url}: expected SHA-256 {expected.sha256} ({expected.source}), found {found}; the file is discarded. "
+                f"{url}: expected SHA-256 {sha256} ({source}), found {found}; the file is discarded. "
                 f"Try again, or set {MIRROR_VARIABLE} to a mirror that has the right file"
             )
 

@@ -33,7 +33,7 @@ from rolecall.workbench.plan.model import PlanError, PlanRequest
 from rolecall.workbench.plan.planner import Report, Target, Targets, import_targets, reachable_targets_of, read_objects
 from rolecall.workbench.plan.reconciles import PlanContext, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
-from rolecall.workbench.plan.sandbox_sources import LiveSource, RememberingSource, Source
+from rolecall.workbench.plan.sandbox_sources import RememberingSource, Source
 
 OnTrial = Callable[[Trial], None]
 _MIN_SECONDS: Final = 60.0
@@ -68,7 +68,7 @@ async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTria
         async with (
             starter_for(plan.watches, warm=plan.settings.warm) as starter,
             running_sandbox(report) as sandbox,
-            opened_tester(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as tester,
+            opened_tester(request, sandbox, RememberingSource(cluster), ProcessRunner(starter)) as tester,
         ):
             return await tester.test(targets, report, on_trial)
 
@@ -77,9 +77,9 @@ async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTria
 async def opened_tester(
     request: CrashTestRequest, sandbox: Sandbox, source: Source, runner: Runner
 ) -> AsyncIterator["CrashTester"]:
-    """Yield a tester in a sandbox filled from a source."""
+    """Yield a tester in a sandbox filled from a source, which must return the same objects again."""
     liveness, plan = Liveness(), request.plan
-    importer = sandbox.importer(RememberingSource(source))
+    importer = sandbox.importer(source)
     async with plan_context(
         plan.settings, importer, runner, runs_commands=plan.runs_commands, may_write=lambda: liveness.is_alive
     ) as context:

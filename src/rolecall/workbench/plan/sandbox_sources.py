@@ -144,29 +144,20 @@ class LiveSource:
 
 
 @dataclass(slots=True)
-class RememberingSource:
-    """Reads each object and list of another source once, for sandboxes filled repeatedly.
+class RememberingSource(LiveSource):
+    """Reads each object and list of a cluster once, for sandboxes filled repeatedly.
 
     An object that a list has shown isn't read again, so that its state is the same in both.
     """
 
-    source: Source
     _objects: dict[tuple[str, str, ObjectKey], RawObject | None] = field(default_factory=dict)
     _lists: dict[tuple[str, str, str, str, str], list[RawObject]] = field(default_factory=dict)
-
-    async def groups(self) -> RawObject:
-        """Return the API groups of the source."""
-        return await self.source.groups()
-
-    async def definitions(self, group: str) -> list[RawObject]:
-        """Return the definitions of a group."""
-        return await self.source.definitions(group)
 
     async def get(self, resource: ApiResource, key: ObjectKey) -> RawObject | None:
         """Return an object as it was first read."""
         ident = (resource.gvk.group, resource.plural, key)
         if ident not in self._objects:
-            self._objects[ident] = await self.source.get(resource, key)
+            self._objects[ident] = await LiveSource.get(self, resource, key)
         return self._objects[ident]
 
     async def list(
@@ -176,8 +167,7 @@ class RememberingSource:
         kind = (resource.gvk.group, resource.plural)
         ident = (*kind, namespace, labels, fields)
         if ident not in self._lists:
-            found = await self.source.list(resource, namespace, labels=labels, fields=fields)
-            self._lists[ident] = found
-            for obj in found:
+            self._lists[ident] = await LiveSource.list(self, resource, namespace, labels=labels, fields=fields)
+            for obj in self._lists[ident]:
                 self._objects.setdefault((*kind, ObjectKey.of_object(obj)), obj)
         return self._lists[ident]

@@ -86,40 +86,26 @@ def _table(rows: Iterable[Row]) -> Table:
     return table
 
 
-@dataclass(frozen=True, slots=True)
-class KeptDemo:
-    """A kept demo: its control plane's kubeconfig and programs, its operator, and the kinds in it."""
-
-    name: str
-    kubeconfig: Path
-    program_directory: Path
-    log: Path
-    records: Path
-    operator_pid: int
-    kinds: tuple[GVK, ...]
-    edited_sample: Path | None = None
-    page: str = ""
-    """The address of the dashboard."""
-
-
-def next_steps(demo: KeptDemo) -> str:
-    """Return suggestions to try, as text with commands."""
-    kinds = ",".join(f"{gvk.kind}.{gvk.group}".lower().rstrip(".") for gvk in demo.kinds)
-    plan = f"\n  rolecall plan -f {demo.edited_sample}" if demo.edited_sample else ""
-    newest = max(demo.records.glob(f"*{SUFFIX}"), default=None)
+def next_steps(
+    plane: ControlPlane, operator: OperatorProcess, records: Path, kinds: Iterable[GVK], edited_sample: Path | None
+) -> str:
+    """Return suggestions what to try with a kept demo of these kinds, as text with commands."""
+    resources = ",".join(f"{gvk.kind}.{gvk.group}".lower().rstrip(".") for gvk in kinds)
+    plan = f"\n  rolecall plan -f {edited_sample}" if edited_sample else ""
+    newest = max(records.glob(f"*{SUFFIX}"), default=None)
     show = f"\n  rolecall record show {newest}" if newest else ""
-    look = f"\nLook at it: {demo.page}" if demo.page else ""
+    look = f"\nLook at it: {operator.page}" if operator.page else ""
     return f"""
 Everything is still running.{look}
 To use it:
-  export KUBECONFIG={demo.kubeconfig}
-  export PATH={demo.program_directory}:{Path(sys.executable).parent}:$PATH        # kubectl and rolecall
-  kubectl get {kinds} --all-namespaces
-  tail -f {demo.log}
+  export KUBECONFIG={plane.kubeconfig}
+  export PATH={plane.program_directory}:{Path(sys.executable).parent}:$PATH        # kubectl and rolecall
+  kubectl get {resources} --all-namespaces
+  tail -f {operator.log}
 Try what an edited sample would change, what a run did, and which permissions the demo needed:{plan}{show}
-  rolecall rbac --from {demo.records}
+  rolecall rbac --from {records}
 To stop it:
-  kill {demo.operator_pid}; rolecall cluster stop --name {demo.name}"""
+  kill {operator.pid}; rolecall cluster stop --name {plane.name}"""
 
 
 def open_page(page: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
@@ -207,18 +193,8 @@ def run_demo(options: Options, console: Console) -> int:
     if options.keep and not operator.has_ended:
         operator.read_log()
         kinds = tuple(goal.gvk for goal in demo_file.goals)
-        kept = KeptDemo(
-            name=options.name,
-            kubeconfig=plane.kubeconfig,
-            program_directory=plane.program_directory,
-            log=operator.log,
-            records=records,
-            operator_pid=operator.pid,
-            page=operator.page,
-            kinds=kinds,
-            edited_sample=write_edited_sample(samples, kinds, plane.layout.root / "edited-sample.yaml"),
-        )
-        console.print(next_steps(kept), soft_wrap=True, highlight=False)
+        edited = write_edited_sample(samples, kinds, plane.layout.root / "edited-sample.yaml")
+        console.print(next_steps(plane, operator, records, kinds, edited), soft_wrap=True, highlight=False)
         open_page(operator.page, os.environ, is_terminal=console.is_terminal)
     return 0 if succeeded else 1
 

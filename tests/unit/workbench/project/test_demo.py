@@ -6,7 +6,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -16,7 +17,6 @@ from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane.cluster import ControlPlane
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 from rolecall.workbench.project.demo import (
-    KeptDemo,
     Options,
     Row,
     next_steps,
@@ -25,6 +25,7 @@ from rolecall.workbench.project.demo import (
     status_table,
     write_edited_sample,
 )
+from rolecall.workbench.project.demo_inputs import OperatorProcess
 
 ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
 DONE = replace(ROW, condition="Successful", is_done=True)
@@ -81,8 +82,12 @@ def sample(kind: str = "Site", **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "one"}, "spec": spec}
 
 
-def kept(records: Path, edited: Path | None = None) -> KeptDemo:
-    return KeptDemo("demo", Path("/k"), Path("/bin"), Path("/log"), records, 7, (KIND, GVK("", "v1", "Pod")), edited)
+def steps(records: Path, edited: Path | None = None, *, programs: Path = Path("/bin"), page: str = "") -> str:
+    """Return the next steps for a kept demo."""
+    plane = SimpleNamespace(name="demo", kubeconfig=Path("/k"), program_directory=programs)
+    operator = SimpleNamespace(log=Path("/log"), pid=7, page=page)
+    kinds = (KIND, GVK("", "v1", "Pod"))
+    return next_steps(cast("ControlPlane", plane), cast("OperatorProcess", operator), records, kinds, edited)
 
 
 def test_the_first_number_in_the_spec_of_a_sample_is_raised(tmp_path: Path) -> None:
@@ -102,7 +107,7 @@ def test_samples_without_a_number_are_not_edited(tmp_path: Path) -> None:
 def test_the_commands_name_the_newest_record_and_the_edited_sample(tmp_path: Path) -> None:
     for name in ("2026-1.jsonl", "2026-2.failed.jsonl"):
         (tmp_path / name).touch()
-    text = next_steps(kept(tmp_path, Path("/edited.yaml")))
+    text = steps(tmp_path, Path("/edited.yaml"))
 
     assert f"rolecall record show {tmp_path}/2026-2.failed.jsonl\n" in text
     assert "rolecall plan -f /edited.yaml\n" in text
@@ -112,14 +117,14 @@ def test_the_commands_name_the_newest_record_and_the_edited_sample(tmp_path: Pat
 
 def test_printed_path_has_every_program_of_the_commands(tmp_path: Path) -> None:
     (tmp_path / "kubectl").touch(mode=0o755)
-    text = next_steps(replace(kept(tmp_path), program_directory=tmp_path))
+    text = steps(tmp_path, programs=tmp_path)
     (line,) = [line for line in text.splitlines() if "export PATH=" in line]
     path = line.partition("=")[2].split("#")[0].strip().removesuffix(":$PATH")
     assert all(shutil.which(program, path=path) for program in ("kubectl", "rolecall"))
 
 
 def test_missing_file_is_not_suggested(tmp_path: Path) -> None:
-    text = next_steps(kept(tmp_path))
+    text = steps(tmp_path)
 
     assert "rolecall plan" not in text
     assert "record show" not in text
@@ -189,6 +194,5 @@ def test_the_page_is_opened_only_for_somebody_at_a_desktop(
 
 
 def test_the_address_of_the_page_is_told(tmp_path: Path) -> None:
-    demo = replace(kept(tmp_path), page="http://127.0.0.1:1/")
-    assert "\nLook at it: http://127.0.0.1:1/\n" in next_steps(demo)
-    assert "Look at it" not in next_steps(kept(tmp_path))
+    assert "\nLook at it: http://127.0.0.1:1/\n" in steps(tmp_path, page="http://127.0.0.1:1/")
+    assert "Look at it" not in steps(tmp_path)
