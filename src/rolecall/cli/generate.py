@@ -17,7 +17,7 @@ from rolecall.system import logs
 from rolecall.system.logs import LogSettings
 
 if TYPE_CHECKING:
-    from rolecall.workbench.project.crd_files import Finding
+    from rolecall.workbench.project.crd_schema import Finding
 
 DIFFERENT = 2
 EPILOG = (

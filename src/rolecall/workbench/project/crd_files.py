@@ -8,7 +8,6 @@ import io
 import re
 import textwrap
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, FoldedScalarStrin
 from rolecall.kube.references import GVK
 from rolecall.runner.config.watches import Watch
 from rolecall.workbench.project.argument_specs import RoleArguments
-from rolecall.workbench.project.crd_schema import Remark, Schema, SchemaSync
+from rolecall.workbench.project.crd_schema import Schema, SchemaSync
 from rolecall.workbench.yaml_files import below, listed
 
 _FOLDED_WIDTH = 100
@@ -31,26 +30,6 @@ _SHORT = 80
 
 class CrdError(Exception):
     """A file or a CRD that can't be used; the message is one line with the file and the solution."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A change of a CRD, or a note about it; ``line`` counts from 1 and is None for something new."""
-
-    file: Path
-    line: int | None
-    kind: str
-    path: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class SyncResult:
-    """The changes that were made to a definition, its fields that aren't arguments, and other notes about it."""
-
-    changes: tuple[Finding, ...]
-    unknown: tuple[Finding, ...]
-    notes: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +75,15 @@ class CrdFile:
         parser.dump_all([_styled(each, old) for each, old in zip(self.documents, before, strict=True)], rendered)
         return rendered.getvalue()
 
-    def sync(self, watch: Watch, arguments: RoleArguments) -> SyncResult:
-        """Change the definition of a watch's kind to match the arguments. Raise CrdError or ArgumentSpecError."""
-        sync = SchemaSync(watch.snake_case_parameters, arguments.given, watch.allow_variables)
+    def sync(self, watch: Watch, arguments: RoleArguments) -> SchemaSync:
+        """Change the definition of a watch's kind to match the arguments, and return what was found.
+
+        Raise CrdError or ArgumentSpecError.
+        """
+        allowed, kind = watch.allow_variables, watch.gvk.kind
+        sync = SchemaSync(watch.snake_case_parameters, arguments.given, allowed, self.path, kind)
         sync.apply(self._schema(watch.gvk), arguments.entry)
-        found = partial(self._finding, watch.gvk.kind)
-        return SyncResult(*(tuple(map(found, each)) for each in (sync.changes, sync.unknown, sync.notes)))
+        return sync
 
     def _schema(self, gvk: GVK) -> Schema:
         versions = listed(self.definition(gvk), "spec", "versions")
@@ -116,10 +98,6 @@ class CrdFile:
         if not isinstance(schema, dict):
             raise CrdError(f"{self.path}: version {gvk.version} of {gvk.kind} has no schema.openAPIV3Schema: add one")
         return schema
-
-    def _finding(self, kind: str, remark: Remark) -> Finding:
-        position = getattr(remark.place, "lc", None)
-        return Finding(self.path, position.line + 1 if position else None, kind, remark.path, remark.text)
 
 
 def _parser(text: str) -> YAML:

@@ -13,7 +13,8 @@ from rolecall.kube.references import plural_of
 from rolecall.runner.config.content import PlaybookContent
 from rolecall.runner.config.watches import Watch
 from rolecall.workbench.project.argument_specs import ArgumentSpecError, RoleArguments, read_role_arguments
-from rolecall.workbench.project.crd_files import CrdError, CrdFile, Finding
+from rolecall.workbench.project.crd_files import CrdError, CrdFile
+from rolecall.workbench.project.crd_schema import Finding
 from rolecall.workbench.project.scaffold import KindNames, ScaffoldError, append_item, new_definition
 from rolecall.workbench.yaml_files import yaml_files
 

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rolecall.runner.runs.variables import is_reserved, snake_case, snake_case_keys
@@ -42,15 +43,17 @@ _ORDER = ("type", "enum", "pattern", "default", "description", "required", _ANY,
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """A change of a field, or a note about it: the path of the field from ``spec`` on, and the text.
+class Finding:
+    """A change of a CRD, or a note about it: its place in the file, the kind, the path of the field, and the text.
 
-    ``place`` is the mapping in the schema that changes, or that the note is about.
+    ``line`` counts from 1 and is None for something new. The path starts with ``spec``.
     """
 
+    file: Path
+    line: int | None
+    kind: str
     path: str
     text: str
-    place: Schema
 
 
 @dataclass(slots=True)
@@ -58,16 +61,18 @@ class SchemaSync:
     """Changes a schema in place, and collects the changes, and notes about what the schema doesn't guarantee.
 
     ``given`` are the variables that the spec can't set, ``allowed`` the reserved variables that it can. With
-    ``snake_case``, fields become variables as in runs.
+    ``snake_case``, fields become variables as in runs. ``file`` and ``kind`` are those of the CRD.
     """
 
     snake_case: bool = True
     given: Mapping[str, Any] = field(default_factory=dict)
     allowed: frozenset[str] = frozenset()
-    changes: list[Remark] = field(default_factory=list)
-    unknown: list[Remark] = field(default_factory=list)
+    file: Path = Path()
+    kind: str = ""
+    changes: list[Finding] = field(default_factory=list)
+    unknown: list[Finding] = field(default_factory=list)
     """The fields that aren't arguments."""
-    notes: list[Remark] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
 
     def apply(self, root: Schema, entry: Option) -> None:
         """Change the schema of a kind; its property ``spec`` takes the options of the entry point of a role.
@@ -104,7 +109,7 @@ class SchemaSync:
             reason = (
                 f"the role has no argument {name!r}" if path == "spec" else f"the role rejects it: no option {name!r}"
             )
-            self.unknown.append(Remark(f"{path}.{fields[name]}", reason, schema["properties"]))
+            self.unknown.append(self._finding(schema["properties"], f"{path}.{fields[name]}", reason))
         exclusive = {name for group in parent.get("mutually_exclusive") or [] for name in group}
         # For the rules around it, a value that Ansible creates from defaults isn't set; one of the API server is.
         together = {name for group in parent.get("required_together") or [] for name in group}
@@ -315,10 +320,15 @@ class SchemaSync:
         _insert(schema, key, value)
 
     def _change(self, schema: Schema, path: str, text: str) -> None:
-        self.changes.append(Remark(path, text, schema))
+        self.changes.append(self._finding(schema, path, text))
 
     def _note(self, schema: Schema, path: str, text: str) -> None:
-        self.notes.append(Remark(path, text, schema))
+        self.notes.append(self._finding(schema, path, text))
+
+    def _finding(self, schema: Schema, path: str, text: str) -> Finding:
+        """Return what was found about a part of the schema, which knows its line if it comes from a file."""
+        position = getattr(schema, "lc", None)
+        return Finding(self.file, position.line + 1 if position else None, self.kind, path, text)
 
 
 def _child(schema: Schema, key: str) -> Schema:
