@@ -7,7 +7,7 @@ tasks, with their locations, and the names that they contain literally: a name i
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rolecall.kube.references import GVK, plural_of
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.record.access import ANY, FORMAT, OWN, Access
+from rolecall.runner.record.access import ANY, FORMAT, OWN, Access, AccessSet, Usage
 from rolecall.runner.record.files import ACCESS
 from rolecall.workbench.permissions.manifests import Permission, RbacError
 from rolecall.workbench.yaml_files import yaml_files
@@ -44,27 +44,11 @@ _COMPUTING: Final = frozenset(
 """Actions that send no request to the API server, by the last part of their names."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedUsage:
-    """A recorded access with its primaries (two at most), and the locations of its tasks."""
+@dataclass(slots=True)
+class RecordedAccess(AccessSet):
+    """The access set of one kind, as it was recorded, and the plural names of the kinds in its watch."""
 
-    access: Access
-    primaries: frozenset[str]
-    tasks: tuple[str, ...]
-    details: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedAccess:
-    """The access set of one kind; ``content`` is the path of its role or playbook when it was recorded."""
-
-    gvk: GVK
-    content: Path
-    plurals: dict[GVK, str]
-    dependents: tuple[tuple[str, str], ...]
-    blocks_deletion: bool
-    exercised: frozenset[str]
-    usages: tuple[RecordedUsage, ...]
+    plurals: dict[GVK, str] = field(default_factory=dict)
 
 
 def read_access_sets(directory: Path) -> list[RecordedAccess]:
@@ -82,28 +66,23 @@ def _read_access_set(path: Path) -> RecordedAccess:
         found = raw["format"]
         if isinstance(found, int) and found > FORMAT:
             raise RbacError(f"{path}: the access set has format {found}; this rolecall reads formats up to {FORMAT}")
-        fields = ("group", "resource", "subresource", "verb", "namespace", "name")
-        return RecordedAccess(
-            gvk=GVK(raw["group"], raw["version"], raw["kind"]),
-            content=Path(raw["content"]),
-            plurals={GVK(group, version, kind): plural for group, version, kind, plural in raw["plurals"]},
-            dependents=tuple((group, resource) for group, resource in raw["dependents"]),
+        recorded = RecordedAccess(
+            GVK(raw["group"], raw["version"], raw["kind"]),
+            str(raw["content"]),
+            dependents={(group, resource) for group, resource in raw["dependents"]},
             blocks_deletion=raw["blocksDeletion"],
-            exercised=frozenset(raw["exercised"]),
-            usages=tuple(
-                RecordedUsage(
-                    Access(*(str(each[name]) for name in fields)),
-                    frozenset(each["primaries"]),
-                    tuple(each["tasks"]),
-                    tuple(each["details"]),
-                )
-                for each in raw["accesses"]
-            ),
+            exercised=set(raw["exercised"]),
+            plurals={GVK(group, version, kind): plural for group, version, kind, plural in raw["plurals"]},
         )
+        for each in raw["accesses"]:
+            access = Access(*(str(each[name.name]) for name in fields(Access)))
+            usage = Usage(set(each["tasks"]), set(each["primaries"]), details=set(each["details"]))
+            recorded.usages[access] = usage
     except OSError as error:
         raise RbacError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RbacError(f"{path}: not a whole access set ({error!r}): remove the file and record again") from error
+    return recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +184,7 @@ class Source:
 
     def relative(self, location: str) -> str:
         """Return the location of a task below the directory of the role or playbook."""
-        if self.recorded is None:
-            return location
-        content = self.recorded.content
-        base = content.parent if content.suffix in (".yml", ".yaml") else content
-        return location.removeprefix(f"{base}/")
+        return location.removeprefix(f"{self.recorded.directory}/") if self.recorded else location
 
     def unexercised(self) -> list[str]:
         """Return the tasks that may send requests and that no recorded run has executed."""
@@ -217,7 +192,7 @@ class Source:
         tasks = (task for task in self.files.tasks if task.may_send_requests and task.location not in done)
         return [f"{task.location}: {task.name}" for task in tasks]
 
-    def has_fixed(self, text: str, usage: RecordedUsage) -> bool:
+    def has_fixed(self, text: str, usage: Usage) -> bool:
         """Return whether a name is the same for every object: several have used it, or the files contain it."""
         if text in ("", ANY):
             return False
@@ -287,7 +262,7 @@ def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tupl
     wanted += [((gvk.group, resource_of(gvk, plurals)), reads, ", triggers") for gvk in triggers]
     if recorded and watch.watch_dependent_resources:
         ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in watch.blacklist}
-        wanted += [(each, reads, ", dependents") for each in recorded.dependents if each not in ignored]
+        wanted += [(each, reads, ", dependents") for each in sorted(recorded.dependents) if each not in ignored]
     if recorded and recorded.blocks_deletion:
         wanted.append(((group, f"{plural}/finalizers"), ("update",), ", owner references that block deletion"))
     for (group_of_resource, resource), verbs, purpose in wanted:
@@ -303,12 +278,12 @@ def _needs_of_runs(
     others = {trigger.gvk for trigger in watch.triggers} | watch.blacklist
     ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in others} | _NEVER_WATCHED
     task_names = {task.location: task.name for task in source.files.tasks}
-    loose = {replace(each.access, name="") for each in recorded.usages if not source.has_fixed(each.access.name, each)}
-    for usage in recorded.usages:
-        access = usage.access
-        permissions = list(_permissions_for(source, usage, is_named=replace(access, name="") not in loose))
+    usages = recorded.usages.items()
+    loose = {replace(access, name="") for access, usage in usages if not source.has_fixed(access.name, usage)}
+    for access, usage in usages:
+        permissions = list(_permissions_for(source, access, usage, is_named=replace(access, name="") not in loose))
         for permission in permissions if access.group != _GROUP_FOR_EVERYONE else ():
-            for location in map(source.relative, usage.tasks or ("",)):
+            for location in map(source.relative, sorted(usage.tasks) or [""]):
                 name = task_names.get(location, "")
                 yield permission, f"{kind}: {f'{name} ({location})' if name else location or 'an unknown task'}"
         is_watched = watch.watch_reads and access.verb in _READS and not access.subresource
@@ -318,8 +293,7 @@ def _needs_of_runs(
                     yield replace(permission, verb=verb), f"the operator: {kind}, reads"
 
 
-def _permissions_for(source: Source, usage: RecordedUsage, *, is_named: bool) -> Iterator[Permission]:
-    access = usage.access
+def _permissions_for(source: Source, access: Access, usage: Usage, *, is_named: bool) -> Iterator[Permission]:
     is_fixed = access.namespace not in ("", OWN) and source.has_fixed(access.namespace, usage)
     namespace = access.namespace if is_fixed else ""
     names = (access.name,) if is_named and access.verb not in _NAMELESS else ()
@@ -334,7 +308,7 @@ def _permissions_for(source: Source, usage: RecordedUsage, *, is_named: bool) ->
         if access.resource in ("roles", "clusterroles"):
             yield Permission(namespace, RBAC_GROUP, access.resource, "escalate")
         elif access.resource in ("rolebindings", "clusterrolebindings"):
-            for role in map(json.loads, usage.details):
+            for role in map(json.loads, sorted(usage.details)):
                 if isinstance(role, dict):
                     plural = f"{str(role.get('kind', 'Role')).lower()}s"
                     yield Permission(namespace, RBAC_GROUP, plural, "bind", (role["name"],))
