@@ -30,7 +30,7 @@ from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome
 from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness
 from rolecall.workbench.plan.model import PlanError, PlanRequest
-from rolecall.workbench.plan.planner import Report, Target, Targets, import_targets, reachable_targets_of, read_objects
+from rolecall.workbench.plan.planner import Report, Target, Targets, import_targets, read_objects, targets_of
 from rolecall.workbench.plan.reconciles import PlanContext, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import RememberingSource, Source
@@ -64,7 +64,7 @@ async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTria
     """
     plan = request.plan
     async with await Client.connect(plan.settings.kubeconfig) as cluster:
-        targets = await reachable_targets_of(plan, cluster)
+        targets = await targets_of(plan, cluster)
         async with (
             starter_for(plan.watches, warm=plan.settings.warm) as starter,
             running_sandbox(report) as sandbox,

@@ -65,7 +65,7 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
     """
     settings = request.settings
     async with await Client.connect(settings.kubeconfig) as cluster:
-        targets = await reachable_targets_of(request, cluster)
+        targets = await targets_of(request, cluster)
         async with (
             starter_for(request.watches, warm=settings.warm) as starter,
             running_sandbox(report) as sandbox,
@@ -87,21 +87,18 @@ async def planner_in(
         yield Planner(request, context)
 
 
-async def reachable_targets_of(request: PlanRequest, cluster: Client) -> Targets:
-    """Return the objects of a request; report a cluster that cannot be reached by its URL. Raises PlanError, KubeError.
+async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
+    """Return the objects of a request. Raises PlanError, KubeError.
 
-    It is the first use of the cluster.
+    It is the first use of the cluster, so its URL is reported if it cannot be reached.
     """
     try:
-        return await targets_of(request, cluster)
+        return await (_targets_in_files if request.files else _named_targets)(request, cluster)
     except UnreachableError as error:
         raise PlanError(f"the API server at {cluster.base_url} cannot be reached: {error}") from error
 
 
-async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
-    """Return the objects of a request. Raises PlanError, KubeError."""
-    if request.files:
-        return await _targets_in_files(request, cluster)
+async def _named_targets(request: PlanRequest, cluster: Client) -> Targets:
     watches = [watch for watch in request.watches if not request.kind or await _is_kind(request.kind, watch, cluster)]
     if not watches:
         raise PlanError(f"{request.kind!r} is not in {request.settings.watches_file}, which has {_kinds(request)}")

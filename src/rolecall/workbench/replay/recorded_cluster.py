@@ -11,8 +11,8 @@ import base64
 import copy
 import json
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -58,17 +58,21 @@ class ListQuery:
 
 
 class RecordSource:
-    """A ``Source`` of a sandbox; ``definitions`` are the CustomResourceDefinitions of the project."""
+    """A ``Source`` of a sandbox; ``definitions`` are the CustomResourceDefinitions of the project.
+
+    ``assumptions`` are sentences about the objects that the record shows in part.
+    """
 
     def __init__(self, record: StoredRecord, definitions: Iterable[RawObject] = ()) -> None:
         self.kinds = RecordedKinds(record, definitions)
-        self._recorded = _RecordedObjects(record, self.kinds)
-        self._recorded.read()
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Sentences about the objects that the record shows in part."""
-        return tuple(self._recorded.assumptions)
+        self.assumptions: list[str] = []
+        self._record = record
+        self._objects: dict[Key, RawObject | None] = {}  # None for those that did not exist
+        self._lists: set[ListQuery] = set()
+        self._metadata: dict[Key, RawObject] = {}  # the objects of which responses show only the metadata
+        self._written: set[Key] = set()
+        self._first_write: datetime | None = None
+        self._read_record()
 
     async def groups(self) -> RawObject:
         """Return the API groups of the cluster."""
@@ -80,7 +84,7 @@ class RecordSource:
 
     async def get(self, resource: ApiResource, key: ObjectKey) -> RawObject | None:
         """Return an object as it was before the run, None if it did not exist or the record does not show it."""
-        found = self._recorded.objects.get((resource.gvk.group, resource.plural, key.namespace, key.name))
+        found = self._objects.get((resource.gvk.group, resource.plural, key.namespace, key.name))
         return None if found is None else _importable(found, resource)
 
     async def list(
@@ -88,7 +92,7 @@ class RecordSource:
     ) -> list[RawObject]:
         """Return the objects before the run that the record shows and the selectors match."""
         kind = (resource.gvk.group, resource.plural)
-        recorded = self._recorded.objects.items()
+        recorded = self._objects.items()
         found = [obj for key, obj in recorded if obj and key[:2] == kind and namespace in ("", key[2])]
         try:
             return [_importable(obj, resource) for obj in found if selects(obj, labels, fields)]
@@ -97,7 +101,7 @@ class RecordSource:
 
     def is_known(self, group: str, plural: str, key: ObjectKey) -> bool:
         """Return whether the record shows if an object existed."""
-        if (group, plural, key.namespace, key.name) in self._recorded.objects:
+        if (group, plural, key.namespace, key.name) in self._objects:
             return True
         return self.is_listed(ListQuery(group, plural, key.namespace))
 
@@ -107,41 +111,26 @@ class RecordSource:
             (each.group, each.plural) == (query.group, query.plural)
             and each.namespace in ("", query.namespace)
             and (each.labels, each.fields) in ((query.labels, query.fields), ("", ""))
-            for each in self._recorded.lists
+            for each in self._lists
         )
 
-
-@dataclass(slots=True)
-class _RecordedObjects:
-    """The objects of one record by their keys, None for those that did not exist, and the lists that it has."""
-
-    record: StoredRecord
-    kinds: RecordedKinds
-    objects: dict[Key, RawObject | None] = field(default_factory=dict)
-    lists: set[ListQuery] = field(default_factory=set)
-    assumptions: list[str] = field(default_factory=list)
-    _metadata: dict[Key, RawObject] = field(default_factory=dict)
-    """Objects of which responses show only the metadata."""
-    _written: set[Key] = field(default_factory=set)
-    _first_write: datetime | None = None
-
-    def read(self) -> None:
-        """Read the record."""
-        obj = self.record.head["object"]
+    def _read_record(self) -> None:
+        """Find the objects and lists that the record shows."""
+        obj = self._record.head["object"]
         if resource := self.kinds.by_kind(GVK.of_object(obj)):
             metadata = metadata_of(obj)
             key = (resource.gvk.group, resource.plural, metadata.get("namespace") or "", metadata["name"])
-            self.objects[key] = obj
-        for exchange in self.record.exchanges:
+            self._objects[key] = obj
+        for exchange in self._record.exchanges:
             if exchange.get("resource") and exchange["status"] is not None and not is_dry_run(exchange):
                 self._read(exchange)
         for key, obj in self._metadata.items():
             self._assume(key, {"metadata": metadata_of(obj)}, "a read of its metadata")
         # Runs seldom request the namespaces of their objects.
-        for name in sorted({namespace for _, _, namespace, _ in self.objects if namespace}):
+        for name in sorted({namespace for _, _, namespace, _ in self._objects if namespace}):
             account = ("", "serviceaccounts", name, "default")
             for key, obj in (((*_NAMESPACES, "", name), _NAMESPACE), (account, _SERVICE_ACCOUNT)):
-                self.objects.setdefault(key, self._whole(key, obj))
+                self._objects.setdefault(key, self._whole(key, obj))
 
     def _read(self, exchange: Line) -> None:
         verb, is_success = exchange["verb"], exchange["status"] in _SUCCESSES
@@ -158,7 +147,7 @@ class _RecordedObjects:
             self._note_all(exchange, _objects_in(exchange))
             content = response.get("json")
             if isinstance(content, dict) and not metadata_of(content).get("continue"):
-                self.lists.add(query_of(exchange))
+                self._lists.add(query_of(exchange))
         elif verb == "get" and has_object and is_success:
             self._note_all(exchange, _objects_in(exchange))
         elif verb == "get" and has_object and exchange["status"] == _NOT_FOUND:
@@ -175,7 +164,7 @@ class _RecordedObjects:
             self._written.update(keys)
             self._first_write = self._first_write or self._time_of(exchange, objects)
 
-    def _infer(self, exchange: Line, objects: list[RawObject], keys: list[Key]) -> None:
+    def _infer(self, exchange: Line, objects: Sequence[RawObject], keys: Sequence[Key]) -> None:
         """Infer the state before a write from its response."""
         verb, status = exchange["verb"], exchange["status"]
         if status == _CREATED and verb != "delete":
@@ -209,14 +198,14 @@ class _RecordedObjects:
 
     def _note(self, key: Key, obj: RawObject | None) -> None:
         """Record an object as it was before the run wrote it; None if it did not exist."""
-        if key[3] and key not in self.objects and key not in self._written:
-            self.objects[key] = obj
+        if key[3] and key not in self._objects and key not in self._written:
+            self._objects[key] = obj
 
     def _assume(self, key: Key, obj: RawObject | None, source: str) -> None:
         """Record an object that existed, but of which only a write shows something."""
-        if not key[3] or key in self.objects or key in self._written:
+        if not key[3] or key in self._objects or key in self._written:
             return
-        self.objects[key] = self._whole(key, obj)
+        self._objects[key] = self._whole(key, obj)
         resource = self.kinds.find(key[0], key[1])
         kind = resource.gvk.kind if resource else key[1]
         name = "/".join(part for part in key[2:] if part)
@@ -238,9 +227,9 @@ class _RecordedObjects:
 
     @property
     def _started(self) -> datetime:
-        return parse_time(self.record.head["started"]) or datetime.now(UTC)
+        return parse_time(self._record.head["started"]) or datetime.now(UTC)
 
-    def _time_of(self, exchange: Line, objects: list[RawObject]) -> datetime:
+    def _time_of(self, exchange: Line, objects: Sequence[RawObject]) -> datetime:
         """Return the time of a write: by the clock of the API server if the response to a creation has it."""
         is_creation = bool(objects) and exchange["status"] == _CREATED
         created = parse_time(metadata_of(objects[0]).get("creationTimestamp")) if is_creation else None

@@ -83,10 +83,10 @@ async def test_first_response_shows_an_object_before_the_run(case: str, tmp_path
 
 async def test_object_shown_only_by_a_write_is_assumed(tmp_path: Path) -> None:
     source = source_of(tmp_path, ask("PATCH", f"{MAPS}/a", SLIGHT, AFTER))
-    assert source.assumptions == (
+    assert source.assumptions == [
         "ConfigMap ns/a was before the run as in the response to a PATCH: the record does not show it earlier",
-    )
-    assert source_of(tmp_path, ask("GET", f"{MAPS}/a", None, BEFORE)).assumptions == ()
+    ]
+    assert source_of(tmp_path, ask("GET", f"{MAPS}/a", None, BEFORE)).assumptions == []
 
 
 async def test_deleted_object_existed_without_marks_of_deletion(tmp_path: Path) -> None:
