@@ -159,12 +159,11 @@ class ArgumentSpecError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RoleArguments:
-    """The entry point ``main`` of a role's argument specs, checked, and the file that contains it.
+    """The entry point ``main`` of a role's argument specs, checked.
 
     ``given`` are the variables that the watch or the playbook sets itself, so that no field of the spec can.
     """
 
-    file: Path
     entry: Mapping[str, Any]
     given: Mapping[str, Any]
 
@@ -185,7 +184,7 @@ def read_role_arguments(watch: Watch, environment: Mapping[str, str]) -> RoleArg
         raise ArgumentSpecError(f"{file}: {error[1]}")
     if "main" not in specs:
         raise ArgumentSpecError(f"{file}: argument_specs has no entry point main: describe the role's variables there")
-    return RoleArguments(file, specs["main"], given)
+    return RoleArguments(specs["main"], given)
 
 
 def _read_specs(role: Path) -> tuple[Path, Any]:

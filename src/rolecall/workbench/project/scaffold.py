@@ -309,7 +309,7 @@ def _with_fields(names: KindNames, created: Mapping[str, str], role: Mapping[str
     entry = yaml.safe_load(role[specs])["argument_specs"]["main"]
     file = CrdFile.parse(Path(path), created[path])
     watch = Watch(GVK(names.group, names.version, names.kind), RoleContent(Path("roles", names.name)))
-    file.sync(watch, RoleArguments(Path(specs), entry, {}))
+    file.sync(watch, RoleArguments(entry, {}))
     return {path: file.render()}
 
 
