@@ -6,7 +6,7 @@ Every string is escaped. There are no inline scripts and styles, because the pag
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -48,18 +48,10 @@ def run_path(kind: str, namespace: str, name: str, ident: str) -> str:
     return f"{object_path(kind, namespace, name)}/runs/{quote(ident, safe='')}"
 
 
-def list_path(query: Query, **changes: str | int) -> str:
+def list_path(query: Query, **changes: Any) -> str:
     """Return the path of a list; ``changes`` are other values for the fields of the query."""
-    values = {
-        "kind": query.kind,
-        "namespace": query.namespace,
-        "state": query.state,
-        "q": query.text,
-        "sort": "" if query.sort == "name" else query.sort,
-        "page": "" if query.page == 1 else str(query.page),
-    }
-    values |= {name: str(value) for name, value in changes.items()}
-    text = urlencode({name: value for name, value in values.items() if value})
+    values, usual = asdict(replace(query, **changes)), asdict(Query())
+    text = urlencode({"q" if name == "text" else name: values[name] for name in usual if values[name] != usual[name]})
     return f"/?{text}" if text else "/"
 
 

@@ -303,20 +303,17 @@ def _mask_annotation(mask: Mask, name: str, value: Any) -> Any:
 
 
 def _mask_operation(mask: Mask, operation: Any) -> Any:
-    """Mask one operation of a JSON patch of a Secret."""
+    """Mask one operation of a JSON patch of a Secret, as if its value were all that the Secret contains."""
     if not isinstance(operation, dict) or "value" not in operation:
         return operation
-    field, _, below = str(operation.get("path", "")).lstrip("/").partition("/")
-    value = operation["value"]
-    if not field:
-        masked = _mask(mask, value, is_secret=True)
-    elif field != "metadata":
-        masked = _mask_secret(mask, {field: value})[field]
-    elif below.startswith("annotations/"):
-        name = below.removeprefix("annotations/").replace("~1", "/").replace("~0", "~")
-        masked = _mask_annotation(mask, name, value)
-    elif below:
-        masked = _mask_metadata(mask, {below: value})[below]
-    else:
-        masked = _mask_metadata(mask, value)
+    path = str(operation.get("path", "")).removeprefix("/")
+    if not path:
+        return operation | {"value": _mask(mask, operation["value"], is_secret=True)}
+    fields = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/", 2)]
+    secret = operation["value"]
+    for field in reversed(fields):
+        secret = {field: secret}
+    masked = _mask_secret(mask, secret)
+    for field in fields:
+        masked = masked[field]
     return operation | {"value": masked}
