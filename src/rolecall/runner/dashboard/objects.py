@@ -1,14 +1,12 @@
 """The list of objects and one object, as views: states, runs, what objects wait for, and what triggers them.
 
-Every list counts all objects. So it is made in small steps, between which the event loop does other work, and at most
-once a second for the same query, regardless of the number of clients.
+Every list counts all objects. So it is made in small steps, between which the event loop does other work.
 """
 
 import asyncio
-import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
@@ -34,57 +32,37 @@ from rolecall.runner.record.history import RunLine
 from rolecall.runner.record.reader import StoredRecord
 
 PAGE_SIZE: Final = 100
-FRESH_SECONDS: Final = 1.0
 MAX_READS: Final = 50
 _STEP: Final = 200
 """The number of objects that are counted before the event loop does other work."""
 
-_MAX_LISTS: Final = 32
 _Found = tuple[float, Kind, ObjectNote]
 """The start of an object's last run, if the list is sorted by it, its kind, and the object."""
 
 
-@dataclass(slots=True)
-class Lists:
-    """Makes the views of lists; ``now`` is a monotonic clock in seconds."""
-
-    sources: Sources
-    now: Callable[[], float] = time.monotonic
-    _lists: OrderedDict[Query, tuple[float, asyncio.Task[ListView]]] = field(default_factory=OrderedDict)
-
-    async def view(self, query: Query) -> ListView:
-        """Return a list that is at most a second old."""
-        made, task = self._lists.get(query, (0.0, None))
-        if task is None or (task.done() and (self.now() - made >= FRESH_SECONDS or task.exception() is not None)):
-            task = asyncio.create_task(self._list(query))
-            self._lists[query] = self.now(), task
-            self._lists.move_to_end(query)
-            while len(self._lists) > _MAX_LISTS:
-                self._lists.popitem(last=False)
-        return await asyncio.shield(task)  # a client that disconnects must not cancel the list of others
-
-    async def _list(self, query: Query) -> ListView:
-        kinds, found = [], list[_Found]()
-        for kind in self.sources.kinds:
-            counts, rows = Counter[State](), Rows(self.sources, kind)
-            is_selected = query.kind in ("", kind.id)
-            for number, note in enumerate(kind.notes):
-                if number % _STEP == _STEP - 1:
-                    await asyncio.sleep(0)
-                state = rows.state_of(note)
-                counts[state] += 1
-                if not is_selected or query.state not in ("", state) or query.namespace not in ("", note.key.namespace):
-                    continue
-                if not query.text or query.text in str(note.key):
-                    line = rows.last_line(note) if query.sort == "recent" else None
-                    found.append((line.started if line is not None else 0.0, kind, note))
-            kinds.append(kind_view(self.sources, kind, counts))
-        if query.sort == "recent":
-            found.sort(key=itemgetter(0), reverse=True)
-        pages = max(1, -(-len(found) // PAGE_SIZE))
-        start = (min(query.page, pages) - 1) * PAGE_SIZE
-        page = tuple(Rows(self.sources, kind).row(note) for _, kind, note in found[start : start + PAGE_SIZE])
-        return ListView(replica_view(self.sources), tuple(kinds), query, page, len(found), pages)
+async def list_view(sources: Sources, query: Query) -> ListView:
+    """Return a list."""
+    kinds, found = [], list[_Found]()
+    for kind in sources.kinds:
+        counts, rows = Counter[State](), Rows(sources, kind)
+        is_selected = query.kind in ("", kind.id)
+        for number, note in enumerate(kind.notes):
+            if number % _STEP == _STEP - 1:
+                await asyncio.sleep(0)
+            state = rows.state_of(note)
+            counts[state] += 1
+            if not is_selected or query.state not in ("", state) or query.namespace not in ("", note.key.namespace):
+                continue
+            if not query.text or query.text in str(note.key):
+                line = rows.last_line(note) if query.sort == "recent" else None
+                found.append((line.started if line is not None else 0.0, kind, note))
+        kinds.append(kind_view(sources, kind, counts))
+    if query.sort == "recent":
+        found.sort(key=itemgetter(0), reverse=True)
+    pages = max(1, -(-len(found) // PAGE_SIZE))
+    start = (min(query.page, pages) - 1) * PAGE_SIZE
+    page = tuple(Rows(sources, kind).row(note) for _, kind, note in found[start : start + PAGE_SIZE])
+    return ListView(replica_view(sources), tuple(kinds), query, page, len(found), pages)
 
 
 @dataclass(frozen=True, slots=True)

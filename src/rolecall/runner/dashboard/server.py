@@ -30,13 +30,13 @@ from rolecall.runner.dashboard.html import (
     query_of,
     static_file,
 )
-from rolecall.runner.dashboard.objects import Lists, object_view
+from rolecall.runner.dashboard.objects import list_view, object_view
 from rolecall.runner.dashboard.runs import RecordCache, run_view
 from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
-from rolecall.runner.dashboard.views import ListView, ObjectView, RunView, to_json
+from rolecall.runner.dashboard.views import ListView, ObjectView, Query, RunView, to_json
 from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import OperatorMetrics
-from rolecall.runner.serving.servers import parse_address, serve, serving_tls
+from rolecall.runner.serving.servers import SharedResults, parse_address, serve, serving_tls
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -91,7 +91,7 @@ def dashboard_application(sources: Sources, guard: "Guard") -> web.Application:
     """Return the application that serves the pages."""
     application = web.Application(middlewares=[guard.check])
     application.on_response_prepare.append(_add_headers)
-    handlers = _Handlers(sources, Lists(sources), RecordCache(sources.recorder))
+    handlers = _Handlers(sources, SharedResults(partial(list_view, sources)), RecordCache(sources.recorder))
     application.router.add_get("/", handlers.objects)
     application.router.add_get("/kinds/{kind}/{namespace}/{name}", handlers.object)
     application.router.add_get("/kinds/{kind}/{namespace}/{name}/runs/{run}", handlers.run)
@@ -102,12 +102,12 @@ def dashboard_application(sources: Sources, guard: "Guard") -> web.Application:
 @dataclass(slots=True)
 class _Handlers:
     sources: Sources
-    lists: Lists
+    lists: SharedResults[Query, ListView]
     records: RecordCache
     pages: Pages = field(default_factory=Pages)
 
     async def objects(self, request: web.Request) -> web.Response:
-        return await self._answer(request, "objects", await self.lists.view(query_of(request.query)))
+        return await self._answer(request, "objects", await self.lists.get(query_of(request.query)))
 
     async def object(self, request: web.Request) -> web.Response:
         found = self._find(request)

@@ -23,10 +23,12 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -50,7 +52,10 @@ CONNECTIONS = 64
 
 REQUEST_SECONDS = 30.0
 FRESH_SECONDS = 1.0
-"""The age up to which rendered metrics are served again."""
+"""The age up to which a shared result is served again."""
+
+MAX_RESULTS = 32
+"""The maximum number of shared results of a server."""
 
 METRICS_PATH = "/metrics"
 LOOPBACK = "127.0.0.1"
@@ -60,6 +65,8 @@ URL_VARIABLE = "ROLECALL_METRICS_URL"
 _HIGHEST_PORT = 65535
 _LIFETIME = dt.timedelta(days=365)
 _CLOCK_TOLERANCE = dt.timedelta(minutes=5)
+KeyT = TypeVar("KeyT")
+ResultT = TypeVar("ResultT")
 
 
 @asynccontextmanager
@@ -234,38 +241,41 @@ def probes_application(checks: Sequence[Check]) -> web.Application:
     return application
 
 
-class SharedRender:
-    """Calls ``render`` at most once at a time, in a thread, and serves the result to all clients for a second.
+@dataclass(slots=True)
+class SharedResults(Generic[KeyT, ResultT]):
+    """Calls ``make`` with a key at most once at a time, and gives the result to all clients for a second.
 
-    Rendering takes long with thousands of objects, and any pod may request metrics at any rate. ``now`` is a monotonic
-    clock in seconds.
+    Metrics and lists take long with thousands of objects, and clients may request them at any rate. ``now`` is a
+    monotonic clock in seconds.
     """
 
-    def __init__(self, render: Callable[[], bytes], now: Callable[[], float] = time.monotonic) -> None:
-        self._render = render
-        self._now = now
-        self._current: asyncio.Task[tuple[bytes, float]] | None = None
+    make: Callable[[KeyT], Awaitable[ResultT]]
+    now: Callable[[], float] = time.monotonic
+    _tasks: OrderedDict[KeyT, asyncio.Task[tuple[ResultT, float]]] = field(default_factory=OrderedDict)
 
-    async def text(self) -> bytes:
-        """Return a text that is at most a second old. Raise what ``render`` raises."""
-        task = self._current
-        if task is None or (task.done() and (task.cancelled() or task.exception() or self._now() >= task.result()[1])):
-            task = self._current = asyncio.create_task(self._render_once())
-        text, _ = await asyncio.shield(task)  # a client that disconnects must not cancel the render of others
-        return text
+    async def get(self, key: KeyT) -> ResultT:
+        """Return a result that is at most a second old. Raise what ``make`` raises."""
+        task = self._tasks.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception() or self.now() >= task.result()[1])):
+            task = self._tasks[key] = asyncio.create_task(self._made(key))
+            self._tasks.move_to_end(key)
+            if len(self._tasks) > MAX_RESULTS:
+                self._tasks.popitem(last=False)
+        result, _ = await asyncio.shield(task)  # a client that disconnects must not cancel the work for others
+        return result
 
-    async def _render_once(self) -> tuple[bytes, float]:
-        return await run_in_thread(self._render), self._now() + FRESH_SECONDS
+    async def _made(self, key: KeyT) -> tuple[ResultT, float]:
+        return await self.make(key), self.now() + FRESH_SECONDS
 
 
 def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | None) -> web.Application:
     """Return the application that serves the output of ``render``; without a reviewer it serves every client."""
-    shared = SharedRender(render)
+    shared = SharedResults[str, bytes](lambda _: run_in_thread(render))
 
     async def respond(request: web.Request) -> web.Response:
         if reviewer is not None and (refused := await refusal(request, reviewer, request.path)) is not None:
             return refused
-        return web.Response(body=await shared.text(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=await shared.get(METRICS_PATH), headers={"Content-Type": CONTENT_TYPE})
 
     application = web.Application()
     application.router.add_get(METRICS_PATH, respond)

@@ -1,4 +1,5 @@
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.dashboard.objects import PAGE_SIZE, Lists
+from rolecall.runner.dashboard.objects import PAGE_SIZE, list_view
 from rolecall.runner.dashboard.sources import Kind, Sources
-from rolecall.runner.dashboard.views import Query, State, kind_id
+from rolecall.runner.dashboard.views import ListView, Query, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory
+from rolecall.runner.serving.servers import SharedResults
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.controller.fake_server import FakeServer
@@ -61,8 +63,7 @@ async def test_pause_and_run_come_before_conditions(shown: Shown) -> None:
     shown.bench.tell(THING, status=conditions(Successful="True"), annotations=PAUSED)
     assert (await only_row(shown))["state"] == "paused"
     shown.bench.controller.queue.take()
-    lists = Lists(shown.sources)
-    (row,) = (await lists.view(Query())).rows
+    (row,) = (await list_view(shown.sources, Query())).rows
     assert (row.state, row.waits_for.text) == (State.RUNNING, "its run")
 
 
@@ -177,19 +178,19 @@ async def test_list_can_be_sorted_by_last_run(shown: Shown) -> None:
 
 async def test_same_query_is_computed_once_a_second(shown: Shown) -> None:
     now = [0.0]
-    lists = Lists(shown.sources, lambda: now[0])
-    first = await lists.view(Query())
+    lists = SharedResults[Query, ListView](partial(list_view, shown.sources), lambda: now[0])
+    first = await lists.get(Query())
     shown.bench.tell(THING)
     now[0] = 0.9
-    assert await lists.view(Query()) is first
+    assert await lists.get(Query()) is first
     now[0] = 1.0
-    assert (await lists.view(Query())).found == 1
+    assert (await lists.get(Query())).found == 1
 
 
 async def test_counting_many_objects_does_not_block_the_loop(shown: Shown) -> None:
     for number in range(2000):
         shown.bench.tell(THING, name=f"thing-{number}")
-    listing = asyncio.create_task(Lists(shown.sources).view(Query()))
+    listing = asyncio.create_task(list_view(shown.sources, Query()))
     turns = 0
     while not listing.done():
         turns += 1
@@ -221,7 +222,7 @@ async def test_held_shards_and_foreign_objects_are_reported(cluster: FakeCluster
     for number in range(20):
         bench.tell(THING, name=f"thing-{number}")
     shards.take(2)
-    view = await Lists(sources).view(Query())
+    view = await list_view(sources, Query())
     assert "Of 4 shards it holds 2." in view.replica.text
     elsewhere = [row.name for row in view.rows if row.waits_for.text == "the replica that has its shard"]
     assert elsewhere == [

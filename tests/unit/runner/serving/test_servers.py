@@ -24,7 +24,7 @@ from rolecall.runner.serving.servers import (
     Address,
     Check,
     ServingCertificate,
-    SharedRender,
+    SharedResults,
     create_self_signed,
     metrics_application,
     parse_address,
@@ -33,6 +33,7 @@ from rolecall.runner.serving.servers import (
     serve,
     user_metrics_application,
 )
+from rolecall.system.blocking_work import run_in_thread
 from tests.support.world import eventually
 from tests.unit.runner.serving.test_authentication import ApiServer
 
@@ -329,15 +330,15 @@ def renders() -> Renders:
     return Renders()
 
 
-async def asked(shared: SharedRender, number: int) -> list[asyncio.Task[bytes]]:
+async def asked(shared: SharedResults[str, bytes], number: int) -> list[asyncio.Task[bytes]]:
     """Send this number of concurrent requests, and return when all of them wait."""
-    tasks = [asyncio.create_task(shared.text()) for _ in range(number)]
+    tasks = [asyncio.create_task(shared.get("all")) for _ in range(number)]
     await asyncio.sleep(0)
     return tasks
 
 
 async def test_concurrent_clients_share_one_render(renders: Renders) -> None:
-    shared = SharedRender(renders, lambda: renders.now)
+    shared = SharedResults[str, bytes](lambda _: run_in_thread(renders), lambda: renders.now)
     tasks = await asked(shared, 400)
     renders.may_end.set()
     assert set(await asyncio.gather(*tasks)) == {b"1"}
@@ -345,17 +346,17 @@ async def test_concurrent_clients_share_one_render(renders: Renders) -> None:
 
 
 async def test_render_is_cached_for_a_second(renders: Renders) -> None:
-    shared = SharedRender(renders, lambda: renders.now)
+    shared = SharedResults[str, bytes](lambda _: run_in_thread(renders), lambda: renders.now)
     renders.may_end.set()
-    assert await shared.text() == b"1"
+    assert await shared.get("all") == b"1"
     renders.now = FRESH_SECONDS - 0.01
-    assert await shared.text() == b"1"
+    assert await shared.get("all") == b"1"
     renders.now = FRESH_SECONDS
-    assert await shared.text() == b"2"
+    assert await shared.get("all") == b"2"
 
 
 async def test_cancelled_client_does_not_cancel_the_render(renders: Renders) -> None:
-    shared = SharedRender(renders, lambda: renders.now)
+    shared = SharedResults[str, bytes](lambda _: run_in_thread(renders), lambda: renders.now)
     first, second = await asked(shared, 2)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
@@ -364,13 +365,13 @@ async def test_cancelled_client_does_not_cancel_the_render(renders: Renders) -> 
 
 
 async def test_failed_render_is_retried(renders: Renders) -> None:
-    shared = SharedRender(renders, lambda: renders.now)
+    shared = SharedResults[str, bytes](lambda _: run_in_thread(renders), lambda: renders.now)
     renders.may_end.set()
     renders.fails = True
     with pytest.raises(ValueError, match="broken"):
-        await shared.text()
+        await shared.get("all")
     renders.fails = False
-    assert await shared.text() == b"2"
+    assert await shared.get("all") == b"2"
 
 
 async def post(telemetry: OperatorMetrics, body: str, method: str = "POST") -> tuple[int, str]:
