@@ -90,7 +90,7 @@ class AccessSet:
                     usage.primaries.add(primary)
                 usage.is_forbidden |= exchange.status == HTTPStatus.FORBIDDEN
                 if len(usage.details) < MAX_NAMES:
-                    usage.details |= {detail for detail in _details(record, kept) if not hides(detail)}
+                    usage.details |= {detail for detail in _details(kept) if not hides(detail)}
             self._add_references(record, kept)
         own = f"{self.directory}/"
         self.exercised |= {task.path for task in record.tasks.values() if task.has_run and task.path.startswith(own)}
@@ -163,19 +163,19 @@ def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
     uid = str(metadata_of(record.obj).get("uid") or "")
     if not uid or kept.response is None or not kept.may_refer or not kept.exchange.info.is_resource:
         return
-    body = decompress(record.bodies.get(kept.response), MAX_INSPECTED_BYTES)
+    body = decompress(kept.response.content, MAX_INSPECTED_BYTES)
     if body and uid.encode() in body:
         for obj in objects_in(decode(body, kept.exchange.response_type)):
             references = metadata_of(obj).get("ownerReferences") or ()
             yield from (reference for reference in references if reference.get("uid") == uid)
 
 
-def _details(record: RunRecord, kept: KeptExchange) -> Iterator[str]:
+def _details(kept: KeptExchange) -> Iterator[str]:
     """Yield the role that a request for a binding grants."""
     exchange = kept.exchange
     if exchange.info.group != "rbac.authorization.k8s.io" or kept.body is None:
         return
-    obj: RawObject | None = decode(record.bodies.get(kept.body), exchange.content_type)
+    obj: RawObject | None = decode(kept.body.content, exchange.content_type)
     if isinstance(obj, dict) and (given := obj.get("roleRef")):
         yield json.dumps(given, sort_keys=True)
 

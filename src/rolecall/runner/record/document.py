@@ -193,13 +193,13 @@ class _Lines:
         if kept.is_without_room:
             return {"answer": {"omitted": NO_ROOM}}
         found: dict[str, Content] = {}
-        for name, digest, content_type in (
+        for name, stored, content_type in (
             ("request", kept.body, exchange.content_type),
             ("sent", kept.sent, exchange.content_type),
             ("answer", kept.response, exchange.response_type),
         ):
-            if digest is not None:
-                body = decompress(self._record.bodies.get(digest), MAX_INSPECTED_BYTES)
+            if stored is not None:
+                body = decompress(stored.content, MAX_INSPECTED_BYTES)
                 content = {"omitted": TOO_LONG} if body is None else self._content(exchange, name, body, content_type)
                 found[name] = {"contentType": content_type, **content}
         return found | ({"answer": {"omitted": TOO_LONG}} if exchange.is_cut else {})
@@ -211,7 +211,7 @@ class _Lines:
             return True
         if _DISCOVERY.match(exchange.target):
             return False
-        bodies = (decompress(self._record.bodies.get(digest), MAX_INSPECTED_BYTES) for digest in kept.digests)
+        bodies = (decompress(each.content, MAX_INSPECTED_BYTES) for each in kept.bodies)
         return any(body and may_have_secrets(body, exchange.info) for body in bodies)
 
     def task(self, task: TaskRecord) -> Line:

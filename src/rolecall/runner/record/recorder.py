@@ -10,7 +10,7 @@ import stat
 import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -103,7 +103,7 @@ class Recorder:
 
     async def document(self, watch: Watch, record: RunRecord) -> Document:
         """Return a record as it may leave the operator, with its secret values masked."""
-        snapshot = record.snapshot()
+        snapshot = replace(record)  # it stays whole when the record is dropped in the meantime
         resources, secrets = await self._resources(snapshot), await self._secrets(watch, snapshot)
 
         def make() -> Document:

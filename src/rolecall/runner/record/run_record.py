@@ -9,7 +9,7 @@ within a budget.
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -45,11 +45,19 @@ _RESULTS: Final = {
 _Object = tuple[GVK, ObjectKey]
 
 
-@dataclass(slots=True)
-class _Stored:
-    content: bytes
+@dataclass(slots=True, eq=False)
+class Body:
+    """A body, stored once for all records in memory that refer to it."""
+
+    digest: bytes
+    stored: bytes
     is_compressed: bool
     references: int = 0
+
+    @property
+    def content(self) -> bytes:
+        """The body, which stays even if no record in memory refers to it anymore."""
+        return zlib.decompress(self.stored) if self.is_compressed else self.stored
 
 
 @dataclass(slots=True)
@@ -57,55 +65,44 @@ class Bodies:
     """The bodies of all records in memory, by their digests; ``stored_bytes`` is their total size."""
 
     stored_bytes: int = 0
-    _by_digest: dict[bytes, _Stored] = field(default_factory=dict)
+    _by_digest: dict[bytes, Body] = field(default_factory=dict)
 
-    def add(self, body: bytes) -> bytes:
-        """Store a body, or add a reference to it, and return its digest."""
-        digest = hashlib.sha256(body).digest()[:16]
-        stored = self._by_digest.get(digest)
-        if stored is None:
-            is_compressed = len(body) > _SMALL_BYTES
-            stored = _Stored(zlib.compress(body, _LEVEL) if is_compressed else body, is_compressed)
-            self._by_digest[digest] = stored
-            self.stored_bytes += len(stored.content)
-        stored.references += 1
-        return digest
+    def add(self, content: bytes) -> Body:
+        """Store a body, or add a reference to it, and return it."""
+        digest = hashlib.sha256(content).digest()[:16]
+        body = self._by_digest.get(digest)
+        if body is None:
+            is_compressed = len(content) > _SMALL_BYTES
+            body = Body(digest, zlib.compress(content, _LEVEL) if is_compressed else content, is_compressed)
+            self._by_digest[digest] = body
+            self.stored_bytes += len(body.stored)
+        body.references += 1
+        return body
 
-    def snapshot(self, digests: Iterable[bytes]) -> "Bodies":
-        """Return some of the bodies, which stay even if they are dropped here; no content is copied."""
-        kept = {digest: self._by_digest[digest] for digest in digests}
-        return Bodies(sum(len(each.content) for each in kept.values()), kept)
-
-    def get(self, digest: bytes) -> bytes:
-        """Return a body. Raise KeyError if no record refers to it anymore."""
-        stored = self._by_digest[digest]
-        return zlib.decompress(stored.content) if stored.is_compressed else stored.content
-
-    def drop(self, digest: bytes) -> None:
+    def drop(self, body: Body) -> None:
         """Drop a reference; a body without references is removed."""
-        stored = self._by_digest[digest]
-        stored.references -= 1
-        if not stored.references:
-            del self._by_digest[digest]
-            self.stored_bytes -= len(stored.content)
+        body.references -= 1
+        if not body.references:
+            del self._by_digest[body.digest]
+            self.stored_bytes -= len(body.stored)
 
 
 @dataclass(slots=True)
 class KeptExchange:
-    """An exchange without its bodies, which are in ``Bodies`` under these digests; None for a body that wasn't kept."""
+    """An exchange whose bodies are stored separately; None for a body that wasn't kept."""
 
     exchange: Exchange
-    body: bytes | None = None
-    sent: bytes | None = None
-    response: bytes | None = None
+    body: Body | None = None
+    sent: Body | None = None
+    response: Body | None = None
     is_without_room: bool = False
     may_refer: bool = True
     """Whether the response may have an owner reference to the primary; most have none, and decoding takes time."""
 
     @property
-    def digests(self) -> list[bytes]:
-        """The digests of its bodies."""
-        return [digest for digest in (self.body, self.sent, self.response) if digest is not None]
+    def bodies(self) -> list[Body]:
+        """Its bodies that were kept."""
+        return [body for body in (self.body, self.sent, self.response) if body is not None]
 
 
 @dataclass(slots=True)
@@ -248,14 +245,9 @@ class RunRecord:
     def drop(self) -> None:
         """Drop its bodies."""
         for kept in self.exchanges:
-            for digest in kept.digests:
-                self.bodies.drop(digest)
-        self.exchanges.clear()
-
-    def snapshot(self) -> "RunRecord":
-        """Return the current state of the record for a thread: it stays whole when the record is dropped."""
-        bodies = self.bodies.snapshot(digest for kept in self.exchanges for digest in kept.digests)
-        return replace(self, bodies=bodies, exchanges=list(self.exchanges))
+            for body in kept.bodies:
+                self.bodies.drop(body)
+        self.exchanges = []  # a copy of the record, which a thread may read, has the others
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ def sensitive_values(watch: Watch, records: Iterable[RunRecord], environment: Ma
 def _secrets_read_by(record: RunRecord) -> Iterator[str]:
     for kept in record.exchanges:
         if kept.response is not None and is_about_secrets(kept.exchange.info):
-            for secret in objects_in(decode(record.bodies.get(kept.response), kept.exchange.response_type)):
+            for secret in objects_in(decode(kept.response.content, kept.exchange.response_type)):
                 data = secret.get("data")
                 for value in map(str, data.values()) if isinstance(data, dict) else ():
                     yield text_in_base64(value) or value

@@ -87,16 +87,16 @@ class WrittenObjects:
             if not info.is_write or info.is_dry_run:
                 continue
             task = TaskName.of(record, exchange.origin) or TaskName("", is_hidden=exchange.origin.is_hidden)
-            body = record.bodies.get(kept.body) if kept.body else b""
+            body = kept.body.content if kept.body else b""
             status = exchange.status or 0
             self.writes.append(
                 PlannedWrite(task, exchange.method, exchange.target, exchange.content_type, body, status)
             )
             if status in _SUCCESSES:
-                changed += sum(self._update(ident, obj, info, task) for ident, obj in self._results(kept, record))
+                changed += sum(self._update(ident, obj, info, task) for ident, obj in self._results(kept))
         return changed
 
-    def _results(self, kept: KeptExchange, record: RunRecord) -> Iterator[tuple[_ObjectId, RawObject | None]]:
+    def _results(self, kept: KeptExchange) -> Iterator[tuple[_ObjectId, RawObject | None]]:
         """Yield each object that a successful write was for, as the write left it."""
         info = kept.exchange.info
         if info.verb == "deletecollection":
@@ -104,7 +104,7 @@ class WrittenObjects:
                 if ident[:2] == (info.group, info.resource) and info.namespace in ("", ident[2].namespace):
                     yield ident, None
             return
-        obj = decode_object(record.bodies.get(kept.response), kept.exchange.response_type) if kept.response else None
+        obj = decode_object(kept.response.content, kept.exchange.response_type) if kept.response else None
         key = info.key if info.name else ObjectKey.of_object(obj or {})
         if key.name:
             yield (info.group, info.resource, key), None if info.is_removal else obj

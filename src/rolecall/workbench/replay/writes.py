@@ -56,7 +56,7 @@ class RunLines:
     def of_run(cls, record: RunRecord) -> "RunLines":
         """Return the lines of a run that has just ended."""
         summary = record.ending.summary if record.ending else None
-        exchanges = tuple(_exchange(number, kept, record) for number, kept in enumerate(record.exchanges, 1))
+        exchanges = tuple(_exchange(number, kept) for number, kept in enumerate(record.exchanges, 1))
         tasks = tuple(
             {"task": each.ident, "host": each.host, "name": each.name, "place": each.path, "hidden": False}
             for each in record.tasks.values()
@@ -87,7 +87,7 @@ class RunLines:
                 yield obj, exchange.get("resource", "")
 
 
-def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
+def _exchange(number: int, kept: KeptExchange) -> Line:
     exchange, info = kept.exchange, kept.exchange.info
     path, _, query = exchange.target.partition("?")
     line: dict[str, Any] = {
@@ -102,9 +102,9 @@ def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
         "status": exchange.status,
     }
     bodies = (("request", kept.body, exchange.content_type), ("answer", kept.response, exchange.response_type))
-    for name, digest, content_type in bodies:
-        if digest is not None:
-            body = decompress(record.bodies.get(digest), MAX_INSPECTED_BYTES) or b""
+    for name, stored, content_type in bodies:
+        if stored is not None:
+            body = decompress(stored.content, MAX_INSPECTED_BYTES) or b""
             line[name] = {"contentType": content_type, **content_of(body, content_type, is_secret=False)}
     return line
 
