@@ -137,7 +137,7 @@ def content_of(body: bytes, content_type: str, *, is_secret: bool) -> Content:
     """Return an uncompressed body as it is in a record; ``is_secret`` for a body that must be decodable."""
     found = decode(body, content_type or "application/json")
     if found is not None:
-        return {"json": _as_json(found) if "yaml" in content_type else found}
+        return {"json": json.loads(json.dumps(found)) if "yaml" in content_type else found}  # keys become strings
     try:
         *whole, last = body.split(b"\n")
         if whole:  # one JSON value in each line, as a watch has it
@@ -277,17 +277,6 @@ def _resource(resource: ApiResource) -> dict[str, Any]:
         "verbs": sorted(resource.verbs),
         "subresources": sorted(resource.subresources),
     }
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value of YAML as one of JSON, which has no bytes, sets, and times, and only strings as keys."""
-    if isinstance(value, dict):
-        return {str(key): _as_json(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_as_json(inner) for inner in value]
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _masked(line: Line, mask: Mask) -> str:

@@ -253,13 +253,10 @@ def _shown(lines: list[_Line]) -> set[int]:
 def seconds_of(text: str) -> float | None:
     """Return the POSIX time of a text that ``TIME`` matches, in UTC if it has no zone; None if it isn't a time."""
     try:
-        if "T" in text[:9] and "-" not in text:
-            found = datetime.strptime(text[:_BASIC_CHARACTERS], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-        elif "-" in text:
-            found = datetime.fromisoformat(text.replace(",", "."))
-        else:
+        if "-" not in text and "T" not in text:
             number = float(text)
             return number / 1000 if number >= FIRST_MILLISECONDS else number
+        found = datetime.fromisoformat(text.replace(",", ".") if "-" in text else text[:_BASIC_CHARACTERS])
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None

@@ -185,7 +185,8 @@ async def serving_tls(settings: Settings, metrics: OperatorMetrics) -> AsyncIter
     if not settings.metrics_secure:
         yield None
         return
-    certificate = ServingCertificate(mounted_directory(), lambda ok: metrics.count_certificate(succeeded=ok))
+    mounted = Path(tempfile.gettempdir()) / "k8s-metrics-server" / "serving-certs"
+    certificate = ServingCertificate(mounted, lambda ok: metrics.count_certificate(succeeded=ok))
     certificate.load()
     async with running_in_background("certificate of the metrics endpoint", certificate.watch):
         yield certificate.context
@@ -307,16 +308,16 @@ def run_environment(port: int) -> Mapping[str, str]:
     return {URL_VARIABLE: f"http://{LOOPBACK}:{port}{METRICS_PATH}"}
 
 
-def mounted_directory() -> Path:
-    """Return the directory where a certificate (``tls.crt``) and its key (``tls.key``) are mounted."""
-    return Path(tempfile.gettempdir()) / "k8s-metrics-server" / "serving-certs"
-
-
 class ServingCertificate:
-    """The TLS context of a server; ``on_read`` is called with the success of each attempt to read the certificate."""
+    """The TLS context of a server.
+
+    A certificate (``tls.crt``) and its key (``tls.key``) may be mounted in ``directory``. ``on_read`` is called with
+    the success of each attempt to read them.
+    """
 
     def __init__(self, directory: Path, on_read: Callable[[bool], None]) -> None:
         self._directory = directory
+        self._pair = (directory / "tls.crt", directory / "tls.key")
         self._on_read = on_read
         self._files = ChangingFiles()
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -325,7 +326,7 @@ class ServingCertificate:
     @property
     def is_mounted(self) -> bool:
         """Whether there is a mounted certificate, or a part of one, which is invalid."""
-        return (self._directory / "tls.crt").exists() or (self._directory / "tls.key").exists()
+        return any(path.exists() for path in self._pair)
 
     def load(self) -> None:
         """Load the mounted certificate, or create one. Raise ConfigurationError if the mounted one is invalid."""
@@ -359,16 +360,13 @@ class ServingCertificate:
     def _read(self) -> None:
         succeeded = False
         try:
-            self._files.record(self._paths())  # before they are read: a write in the meantime counts as a change
+            self._files.record(self._pair)  # before they are read: a write in the meantime counts as a change
             # Load it into another context first: a half-written pair must not break the context in use.
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._paths())
-            self.context.load_cert_chain(*self._paths())
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._pair)
+            self.context.load_cert_chain(*self._pair)
             succeeded = True
         finally:
             self._on_read(succeeded)
-
-    def _paths(self) -> tuple[Path, Path]:
-        return self._directory / "tls.crt", self._directory / "tls.key"
 
 
 def create_self_signed() -> tuple[bytes, bytes]:
