@@ -17,7 +17,6 @@ from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import RunView
 from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.record.timeline import TimelineRequest, as_yaml, timeline_of
 from rolecall.system.blocking_work import run_in_thread
 
@@ -74,28 +73,16 @@ class RecordCache:
     _stored: OrderedDict[tuple[str, ObjectKey, str], StoredRecord] = field(default_factory=OrderedDict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def last(self, kind: Kind, key: ObjectKey) -> StoredRecord | None:
-        """Return the record of the last run of an object, None if there is none."""
-        records = self._records(kind, key)
-        return await self._read(kind, records[-1]) if records else None
-
-    async def run(self, kind: Kind, key: ObjectKey, ident: str) -> StoredRecord | None:
-        """Return the record of a run, None if there is none or if it was dropped from memory."""
-        found = next((record for record in self._records(kind, key) if record.ident == ident), None)
-        return await self._read(kind, found) if found is not None else None
-
-    def _records(self, kind: Kind, key: ObjectKey) -> tuple[RunRecord, ...]:
-        return self.recorder.memory.runs(kind.gvk, key)
-
-    async def _read(self, kind: Kind, record: RunRecord) -> StoredRecord | None:
-        place = kind.id, record.key, record.ident
+    async def get(self, kind: Kind, key: ObjectKey, ident: str = "") -> StoredRecord | None:
+        """Return the record of a run of an object, or that of its last run; None if it isn't in memory."""
         async with self._lock:
+            found = [each for each in self.recorder.memory.runs(kind.gvk, key) if ident in ("", each.ident)]
+            if not found:
+                return None
+            place = kind.id, key, found[-1].ident
             if place not in self._stored:
-                # It may have been dropped while other records were read.
-                if not any(each is record for each in self._records(kind, record.key)):
-                    return None
-                document = await self.recorder.document(kind.watched.watch, record)
-                self._stored[place] = await run_in_thread(partial(read_text, document.text, Path(record.ident)))
+                document = await self.recorder.document(kind.watched.watch, found[-1])
+                self._stored[place] = await run_in_thread(partial(read_text, document.text, Path(found[-1].ident)))
                 while len(self._stored) > MAX_STORED:
                     self._stored.popitem(last=False)
             return self._stored[place]

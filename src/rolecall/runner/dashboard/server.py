@@ -11,7 +11,7 @@ can't read the dashboard. Everywhere else, a token is needed.
 import ipaddress
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -77,11 +77,9 @@ async def serving_dashboard(
             f"loopback, as in '127.0.0.1:{address.port}', which 'kubectl port-forward' reaches, or give "
             "--metrics-secure and --metrics-require-rbac, so that a token is needed"
         )
-    async with AsyncExitStack() as stack:
-        tls = await stack.enter_async_context(serving_tls(settings, metrics))
-        reviewer = TokenReviewer(client.create) if settings.metrics_require_rbac else None
-        application = dashboard_application(sources, Guard(reviewer, on_loopback))
-        port = await stack.enter_async_context(serve(application, address, tls))
+    reviewer = TokenReviewer(client.create) if settings.metrics_require_rbac else None
+    application = dashboard_application(sources, Guard(reviewer, on_loopback))
+    async with serving_tls(settings, metrics) as tls, serve(application, address, tls) as port:
         host = f"[{address.host}]" if ":" in address.host else address.host or "localhost"
         logger.info("Serving the dashboard", url=f"{'https' if tls else 'http'}://{host}:{port}/")
         yield port
@@ -115,12 +113,12 @@ class _Handlers:
             return self._missing(
                 request, "There is no such object", "It was deleted, or this operator does not watch it."
             )
-        last = await self.records.last(found[0], found[1].key)
+        last = await self.records.get(found[0], found[1].key)
         return await self._answer(request, "object", object_view(self.sources, *found, last))
 
     async def run(self, request: web.Request) -> web.Response:
         found = self._find(request)
-        record = await self.records.run(found[0], found[1].key, request.match_info["run"]) if found else None
+        record = await self.records.get(found[0], found[1].key, request.match_info["run"]) if found else None
         if found is None or record is None:
             text = (
                 "Memory keeps the last runs of an object, within the limit of --record-memory; --record-dir keeps more."
