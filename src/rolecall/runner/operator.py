@@ -114,7 +114,7 @@ async def run_operator(
             tracer = None
             if traces is not None:
                 recorder = recorder or Recorder(client, RecordMemory(0))  # traces are made from records
-                tracer = traces.tracer_of(recorder, client.base_url, traces_unchanged=settings.trace_unchanged)
+                tracer = traces(recorder, client.base_url, traces_unchanged=settings.trace_unchanged)
             own_writes = OwnWrites(is_complete=shards is None)
             discovery = SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None
             context = OperatorContext(

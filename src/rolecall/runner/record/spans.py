@@ -74,9 +74,11 @@ _FIRST_ERROR, _NOT_FOUND = 400, 404
 
 @dataclass(frozen=True, slots=True)
 class Tracer:
-    """Traces reconciles. ``server`` is the URL of the API server."""
+    """Traces reconciles. ``ids`` can preset the id of the next span; ``server`` is the URL of the API server."""
 
-    exporting: "Exporting"
+    sdk: SdkTracer
+    ids: "PresetIds"
+    propagates: bool
     recorder: Recorder
     server: str
     traces_unchanged: bool = True
@@ -90,7 +92,7 @@ class Tracer:
             "rolecall.job": ident,
         }
         attributes |= {"k8s.namespace.name": key.namespace} if key.namespace else {}
-        span = self.exporting.tracer.start_span(f"reconcile {watch.gvk.kind}", attributes=attributes)
+        span = self.sdk.start_span(f"reconcile {watch.gvk.kind}", attributes=attributes)
         return Trace(self, watch, span, tuple(cause.text for cause in causes))
 
 
@@ -109,7 +111,7 @@ class Trace:
     def run_started(self, record: RunRecord | None) -> None:
         """Record that the run starts; each of its requests will carry its own span id."""
         self.run_started_ns = time.time_ns()
-        if record is not None and self.tracer.exporting.propagates:
+        if record is not None and self.tracer.propagates:
             record.new_traceparent = self._new_traceparent
 
     def run_ended(self) -> None:
@@ -131,8 +133,8 @@ class Trace:
             logger.warning("A trace is lost", error=without_text(error))
 
     def _new_traceparent(self) -> str:
-        context, exporting = self.span.get_span_context(), self.tracer.exporting
-        span_id = format_span_id(exporting.ids.generate_span_id())
+        context = self.span.get_span_context()
+        span_id = format_span_id(self.tracer.ids.generate_span_id())
         return f"00-{format_trace_id(context.trace_id)}-{span_id}-{context.trace_flags & _SAMPLED:02x}"
 
     def _make_spans(self, obj: RawObject, record: RunRecord | None, ending: Ending, ended_ns: int) -> None:
@@ -155,7 +157,7 @@ class Trace:
         if summary is not None and summary.completion:
             counts = summary.counts
             attributes |= {f"ansible.tasks.{each}": getattr(counts, each) for each in ("ok", "changed", "skipped")}
-        above, started_ns, sdk = set_span_in_context(self.span), self.run_started_ns, self.tracer.exporting.tracer
+        above, started_ns, sdk = set_span_in_context(self.span), self.run_started_ns, self.tracer.sdk
         run = sdk.start_span(f"run {name}", above, attributes=attributes, start_time=started_ns)
         below = set_span_in_context(run)
         spans: dict[tuple[str, str], Context] = {}
@@ -185,7 +187,7 @@ class Trace:
         attributes |= {"ansible.host": self._masked(task.host)} if task.host else {}
         attributes |= {"code.file.path": path, "code.line.number": int(line)} if line.isdecimal() else {}
         started_ns = int((seconds_of(task.started) or 0.0) * _NANOSECONDS)
-        sdk = self.tracer.exporting.tracer
+        sdk = self.tracer.sdk
         span = sdk.start_span(name or "task", above, attributes=attributes, start_time=started_ns)
         if result in _FAILED:
             _fail(span, result)
@@ -207,11 +209,11 @@ class Trace:
         if exchange.status is not None:
             attributes["http.response.status_code"] = exchange.status
         if context.given:
-            self.tracer.exporting.ids.preset(_context_of(context.given).span_id)
+            self.tracer.ids.preset(_context_of(context.given).span_id)
         links = (Link(_context_of(context.carried)),) if context.carried else ()  # the trace that it arrived with
         started_ns = int(exchange.started * _NANOSECONDS)
         name = f"{exchange.method} {resource}" if info.is_resource else exchange.method
-        sdk = self.tracer.exporting.tracer
+        sdk = self.tracer.sdk
         span = sdk.start_span(name, above, SpanKind.CLIENT, attributes, links, started_ns)
         if error := _error_of(exchange):
             _fail(span, error)
@@ -270,22 +272,11 @@ class PresetIds(RandomIdGenerator):
         return span_id or super().generate_span_id()
 
 
-@dataclass(frozen=True, slots=True)
-class Exporting:
-    """Sends spans; ``ids`` can preset the id of the next span."""
-
-    tracer: SdkTracer
-    ids: PresetIds
-    propagates: bool
-
-    def tracer_of(self, recorder: Recorder, server: str, *, traces_unchanged: bool) -> Tracer:
-        """Return the tracer of an operator."""
-        return Tracer(self, recorder, server, traces_unchanged)
-
-
 @asynccontextmanager
-async def exporting_spans(protocol: str, *, propagates: bool) -> AsyncIterator[Exporting]:
-    """Yield what sends spans with a protocol; at the end, send the remaining ones, for at most ``FLUSH_SECONDS``.
+async def exporting_spans(protocol: str, *, propagates: bool) -> AsyncIterator[partial[Tracer]]:
+    """Yield a tracer that sends spans with a protocol, and lacks a recorder and a server.
+
+    At the end, send the remaining spans, for at most ``FLUSH_SECONDS``.
 
     The SDK reads its other settings from the environment. Raise ImportError if the exporter for the protocol isn't
     installed, and ValueError if a variable is invalid.
@@ -299,7 +290,7 @@ async def exporting_spans(protocol: str, *, propagates: bool) -> AsyncIterator[E
     library.addHandler(sdk_logs)
     library.propagate = False
     try:
-        yield Exporting(provider.get_tracer("rolecall", version("rolecall")), ids, propagates)
+        yield partial(Tracer, provider.get_tracer("rolecall", version("rolecall")), ids, propagates)
     finally:
         # A daemon, which ends with the process: a request to an unresponsive collector can't be interrupted.
         last = threading.Thread(target=provider.shutdown, name="last-spans", daemon=True)

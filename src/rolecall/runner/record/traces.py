@@ -11,12 +11,13 @@ empty variables count as unset.
 import re
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:
-    from rolecall.runner.record.spans import Exporting
+    from rolecall.runner.record.spans import Tracer
 
 logger = get_logger("traces")
 
@@ -27,8 +28,8 @@ INSTALL: Final = "pip install 'rolecall[otel]'"
 
 
 @asynccontextmanager
-async def exporting(environment: MutableMapping[str, str]) -> AsyncIterator["Exporting | None"]:
-    """Yield the exporter of spans, or None without traces; at the end, send remaining spans for a limited time.
+async def exporting(environment: MutableMapping[str, str]) -> AsyncIterator["partial[Tracer] | None"]:
+    """Yield a tracer without a recorder, or None without traces; at the end, send remaining spans for a limited time.
 
     The headers for the collector are removed from the environment: runs don't need its tokens.
     """
@@ -36,7 +37,7 @@ async def exporting(environment: MutableMapping[str, str]) -> AsyncIterator["Exp
         yield await _start(environment, stack) if asks_for_traces(environment) else None
 
 
-async def _start(environment: MutableMapping[str, str], stack: AsyncExitStack) -> "Exporting | None":
+async def _start(environment: MutableMapping[str, str], stack: AsyncExitStack) -> "partial[Tracer] | None":
     try:
         from rolecall.runner.record.spans import exporting_spans  # noqa: PLC0415 - imported only if there are traces
     except ImportError as error:

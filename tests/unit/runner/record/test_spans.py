@@ -11,7 +11,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 from opentelemetry.trace import SpanKind, StatusCode
-from opentelemetry.trace import Tracer as SdkTracer
 from structlog.testing import capture_logs
 
 from rolecall.kube.references import ObjectKey
@@ -23,7 +22,7 @@ from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.record.spans import Exporting, PresetIds, Trace, Tracer
+from rolecall.runner.record.spans import PresetIds, Trace, Tracer
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.secrets.mask import Mask
 from tests.unit.runner.proxy.conftest import DEMO
@@ -33,15 +32,6 @@ START = datetime(2026, 1, 10, 12, tzinfo=UTC).timestamp()
 PODS = "/api/v1/namespaces/ns/pods"
 SUCCEEDED = Ending("succeeded", RunSummary("successful"))
 FAILED = Ending("failed", RunSummary("failed"))
-
-
-@dataclass(frozen=True)
-class Sends:
-    """The part of ``Exporting`` that a tracer uses."""
-
-    tracer: SdkTracer
-    ids: PresetIds
-    propagates: bool = True
 
 
 @dataclass(frozen=True)
@@ -79,8 +69,8 @@ def traced(
     ids, seen = PresetIds(), InMemorySpanExporter()
     provider = TracerProvider(sampler, id_generator=ids, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(seen))
-    exporting = cast("Exporting", Sends(provider.get_tracer("test"), ids, propagates))
-    tracer = Tracer(exporting, cast("Recorder", Secrets(mask or Mask())), "https://api:6443", **settings)
+    recorder = cast("Recorder", Secrets(mask or Mask()))
+    tracer = Tracer(provider.get_tracer("test"), ids, propagates, recorder, "https://api:6443", **settings)
     record = RunRecord(DEMO, primary(), "42", Bodies(), 0)
     watch = Watch(DEMO, RoleContent(Path("/roles/demo")))
     trace = tracer.start(watch, ObjectKey("ns", "one"), "42", (Cause("Demo created"),))

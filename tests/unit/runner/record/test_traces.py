@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import MutableMapping
+from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from opentelemetry.trace import Tracer as SdkTracer
 from structlog.testing import capture_logs
 
-from rolecall.runner.record.spans import FLUSH_SECONDS, service
+from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.spans import FLUSH_SECONDS, Tracer, service
 from rolecall.runner.record.traces import (
     asks_for_traces,
     exporting,
@@ -42,6 +45,11 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 def warnings(logs: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
     """Return the warnings among log lines."""
     return [line for line in logs if line["log_level"] == "warning"]
+
+
+def sdk_of(traces: partial[Tracer]) -> SdkTracer:
+    """Return the tracer of the SDK."""
+    return traces(cast("Recorder", None), UNREACHABLE).sdk
 
 
 @pytest.fixture
@@ -93,7 +101,7 @@ async def test_spans_reach_a_receiver_of_the_official_protocol_with_headers(
             otel.setenv(name, value)
         async with exporting(environment) as traces:
             assert traces is not None
-            traces.tracer.start_span("one").end()
+            sdk_of(traces).start_span("one").end()
     assert [span.name for span in collector.spans("mine")] == ["one"]
     assert collector.headers[0]["x-token"] == "abc"
     assert "OTEL_EXPORTER_OTLP_HEADERS" not in environment
@@ -103,7 +111,7 @@ async def test_sampler_of_the_environment_applies(otel: pytest.MonkeyPatch) -> N
     otel.setenv("OTEL_TRACES_SAMPLER", "always_off")
     async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": UNREACHABLE}) as traces:
         assert traces is not None
-        assert not traces.tracer.start_span("one").is_recording()
+        assert not sdk_of(traces).start_span("one").is_recording()
 
 
 async def test_unresponsive_collector_does_not_block_the_stop(
@@ -113,7 +121,7 @@ async def test_unresponsive_collector_does_not_block_the_stop(
         otel.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         async with exporting(dict(os.environ)) as traces:
             assert traces is not None
-            traces.tracer.start_span("one").end()
+            sdk_of(traces).start_span("one").end()
             stopping = time.monotonic()
         assert time.monotonic() - stopping < FLUSH_SECONDS + 3.0
     assert "The last spans are lost: the collector takes too long" in [line["event"] for line in logs]
@@ -128,7 +136,7 @@ async def test_unavailable_collector_is_logged_once_and_blocks_nothing(otel: pyt
             assert traces is not None
             started = time.monotonic()
             for number in range(1000):
-                traces.tracer.start_span(str(number)).end()
+                sdk_of(traces).start_span(str(number)).end()
             assert time.monotonic() - started < 2.0
             stopping = time.monotonic()
         assert time.monotonic() - stopping < 5.0
