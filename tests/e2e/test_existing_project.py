@@ -1,4 +1,4 @@
-"""A project made for the Operator SDK, on our image drop-in instead of its own: only FROM is another.
+"""A project made for the Operator SDK, on our image drop-in instead of its own: only FROM differs.
 
 Its role talks to a pod by exec and reads its log through the operator's proxy, for which a real kubelet is needed. The
 image has a base without apt, dpkg and python3, so these tests also show what the Dockerfile asks of a base.

@@ -1,4 +1,4 @@
-"""A demo that is ended from outside ends what it has started: ``timeout``, a CI job and a closed terminal do that."""
+"""A demo that is stopped from outside stops its processes: ``timeout``, a CI job, and a closed terminal stop it."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ PARTS = ("watches.yaml", "roles", "playbooks", "deploy", "demo.yaml", "requireme
 
 
 def started_demo(directory: Path, printed: Path, state: Path) -> subprocess.Popen[bytes]:
-    """Start the demo of a project; what it prints goes to a file."""
+    """Start the demo of a project, with its output in a file."""
     environment = {**os.environ, "ROLECALL_STATE_DIR": str(state)}
     command = (sys.executable, "-m", "rolecall", "demo", "--name", "told-to-end")
     with printed.open("wb") as output:

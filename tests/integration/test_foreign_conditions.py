@@ -1,4 +1,4 @@
-"""A condition that neither the operator nor a run has written stays as it is, whatever happens to the runs."""
+"""A condition that neither the operator nor a run has written never changes, regardless of the runs."""
 
 from rolecall.kube.references import GVK
 from tests.integration.conftest import wait_until_ready

@@ -1,4 +1,4 @@
-"""The ten-minutes guide, done as a new user does it: its files, its commands, in its order, in an empty directory.
+"""The ten-minutes guide, followed as by a new user: its files, its commands, in its order, in an empty directory.
 
 What the concepts show of the same Website is done before it is deleted.
 """

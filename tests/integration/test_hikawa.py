@@ -93,7 +93,7 @@ async def test_interval_separates_words_and_kiyoshi(world: World) -> None:
 
 
 async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operator, running: Operator) -> None:
-    """A runner that is killed in the middle and started again says no number twice and changes no word."""
+    """A runner that is killed during a song and restarted repeats no number and changes no word."""
     seed = next(seeds(7))
     async with recording(world) as seen:
         await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
@@ -126,7 +126,7 @@ async def test_says_a_deleted_word_again(world: World) -> None:
 
 @pytest.mark.usefixtures("running")
 async def test_requested_words_precede_the_check_for_the_end(world: World) -> None:
-    """The first judgement comes after the tenth word, though the first five would have been an end, too."""
+    """The first check of the song comes after the tenth word, although it could have ended after the fifth."""
     seed = next(seed for seed in seeds(5) if [word(number, seed) for number in range(6, 11)] == END)
     await world.create(manifest("hikawa-sample", seed, intervalMillis=0, numZundokos=10))
     hikawa = await wait_for_kiyoshi(world, "hikawa-sample")

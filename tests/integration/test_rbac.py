@@ -92,7 +92,7 @@ rules:
   resources: [replicasets]
   verbs: [get]
 """
-"""The role of a project that can't do more than read its primaries yet."""
+"""The role of a project that can only read its primaries."""
 
 
 def scaled_to(count: int) -> Any:

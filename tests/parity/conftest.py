@@ -38,7 +38,7 @@ class Pair:
     warm: Stage
 
     async def run(self, case: Case) -> tuple[Observation, Observation]:
-        """Run a case on both; return what was seen cold and what was seen warm.
+        """Run a case on both; return the observations of the cold and of the warm one.
 
         Both run at the same time, unless the case changes the environment of this process.
         """

@@ -80,7 +80,7 @@ class Normalizer:
         self._own = sorted(own.items(), key=lambda pair: -len(pair[0]))
 
     def text(self, text: str) -> str:
-        """Return the text without what differs between runs."""
+        """Return the text without values that differ between runs."""
         if CORE < (2, 19) and text.startswith("[DEPRECATION WARNING]"):
             text = text.replace("-\n", "-")  # Ansible wraps lines within a path, too
         for mine, placeholder in self._own:

@@ -31,7 +31,7 @@ ENDED_WELL = "Every sample has reached its end state"
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Runs commands in an environment of its own: an empty home, and on PATH what the system has and ``programs``."""
+    """Runs commands in a separate environment: an empty home, and the system's programs and ``programs`` on PATH."""
 
     home: Path
     programs: tuple[Path, ...]
@@ -53,7 +53,7 @@ class Shell:
         return done.stdout
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Without what leads to the environment of these tests; the programs of the control plane are in the cache."""
+        """Return variables without those of the tests' environment; the control plane's programs are in the cache."""
         own = str(Path(sys.executable).parent)
         path = [word for word in os.environ["PATH"].split(os.pathsep) if word != own]
         cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
@@ -175,7 +175,7 @@ def test_the_same_commit_gives_the_same_wheel(release: Release, uv: str, tmp_pat
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The guide after it was done, and where pipx has put what it installed."""
+    """The executed guide, and the directory where pipx installs."""
 
     shell: Shell
     printed: str
@@ -205,7 +205,7 @@ def test_pipx_installs_it_and_a_new_project_works_at_once(installed: Installed) 
 def test_without_the_extra_it_works_with_collections_of_ones_own(
     installed: Installed, release: Release, uv: str, tmp_path: Path
 ) -> None:
-    """No Ansible Galaxy is asked: the collection that is installed stands for the one that would come from there."""
+    """Without Ansible Galaxy: the installed collection replaces the one that would come from there."""
     lean = tmp_path / "lean"
     wheel = release.one("*.whl")
     subprocess.run((uv, "venv", "--quiet", "--python", sys.executable, str(lean)), check=True)

@@ -45,7 +45,7 @@ KINDS = {"ClusterServiceVersion", "CustomResourceDefinition", "Service"}
 
 
 def has_its_shape(bundle: Bundle) -> Iterator[str]:
-    """Every required field is there, none is unknown, each has its type."""
+    """Every required field exists, no field is unknown, and each has its type."""
     for error in jsonschema.Draft202012Validator(SERVICE_VERSION).iter_errors(bundle.csv):
         yield f"{error.json_path}: {error.message}"
 
@@ -97,7 +97,7 @@ def _descriptors(owned: Document, properties: Document) -> Iterator[str]:
 
 
 def has_an_example_of_each_kind(bundle: Bundle) -> Iterator[str]:
-    """Each owned kind has an example that its schema takes; none is of another kind or names a namespace."""
+    """Each owned kind has an example that its schema accepts; no example has another kind or a namespace."""
     schemas = {
         (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]): version["schema"]
         for crd in bundle.crds
@@ -115,7 +115,7 @@ def has_an_example_of_each_kind(bundle: Bundle) -> Iterator[str]:
 
 
 def has_an_icon(bundle: Bundle) -> Iterator[str]:
-    """Look at the icon: it must be what its media type says."""
+    """Each icon has the format of its media type."""
     for icon in bundle.csv["spec"]["icon"]:
         try:
             root = ET.fromstring(base64.b64decode(icon["base64data"], validate=True))  # noqa: S314 - our own file
@@ -127,7 +127,7 @@ def has_an_icon(bundle: Bundle) -> Iterator[str]:
 
 
 def has_install_modes(bundle: Bundle) -> Iterator[str]:
-    """Every mode is there once and one is supported."""
+    """Every mode exists once, and one is supported."""
     modes = bundle.csv["spec"]["installModes"]
     if sorted(each["type"] for each in modes) != sorted(MODES):
         yield f"install modes must be {sorted(MODES)}, each once"
@@ -136,7 +136,7 @@ def has_install_modes(bundle: Bundle) -> Iterator[str]:
 
 
 def speaks_to_people(bundle: Bundle) -> Iterator[str]:
-    """Links are addresses; the level of capability and the categories are of those that are known."""
+    """Links are addresses; the level of capability and the categories are known ones."""
     for link in bundle.csv["spec"]["links"]:
         if urlsplit(link["url"]).scheme != "https" or not urlsplit(link["url"]).hostname:
             yield f"{link['url']!r} is no address"

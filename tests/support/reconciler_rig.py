@@ -1,4 +1,4 @@
-"""A reconciler with everything around it but Ansible: the play is whatever the test says."""
+"""A reconciler with all its collaborators except Ansible: each test provides the play."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ async def do_nothing() -> None:
 
 @dataclass(slots=True)
 class ScriptedRunner:
-    """Plays ``play``, then gives ``outcome``; remembers the jobs and the extra vars of each."""
+    """Plays ``play``, then returns ``outcome``; records the jobs and the extra vars of each."""
 
     outcome: RunSummary = SUCCESS
     play: Play = do_nothing

@@ -1,4 +1,4 @@
-"""The reference is what the code says: its generated blocks are fresh, and there is one for every command."""
+"""The reference agrees with the code: its generated blocks are fresh, and every command has one."""
 
 from pathlib import Path
 

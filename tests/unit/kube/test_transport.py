@@ -118,7 +118,7 @@ def seconds_until_failure(transport: asyncio.BaseTransport | None) -> float:
 
 
 async def test_lost_connection_fails_within_45_seconds() -> None:
-    """The operator's own, those of runs, and upgraded ones."""
+    """The connections of the operator, those of runs, and upgraded ones."""
     api_server, asked = ApiServer(), asyncio.Event()
 
     async def stream(request: web.Request) -> web.StreamResponse:

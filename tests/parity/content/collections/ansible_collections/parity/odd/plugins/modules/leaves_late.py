@@ -1,4 +1,4 @@
-"""Has hooks, a thread and a child that do their work when the result is already there."""
+"""Has hooks, a thread, and a child that work after the result is printed."""
 
 import atexit
 import os
