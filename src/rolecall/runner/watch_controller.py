@@ -135,7 +135,7 @@ class WatchController:
         )
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
-        self.primaries.on_restore.append(self._on_restore)
+        self.primaries.on_restore = self._on_restore
         self.reconciler = self._make_reconciler(context)
         self.orphaned_workspaces = OrphanedWorkspaces(
             context.root, self.primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget

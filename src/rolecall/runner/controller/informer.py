@@ -258,7 +258,7 @@ class Informer:
         self._blocked: dict[str | None, str] = {}
         self._discovery = WatchRetry(gvk, None)
         self._reflectors: list[Reflector] = []
-        self.on_restore: list[Callable[[], None]] = []
+        self.on_restore: Callable[[], None] = lambda: None
         """Called when the cluster was restored to an earlier version, before the objects are listed again."""
         self.synced = asyncio.Event()
         """Set when the first list is complete and the handlers have received its objects."""
@@ -350,10 +350,9 @@ class Informer:
         """Do nothing: the reflector resumes by itself."""
 
     def on_restored(self) -> None:
-        """Notify those that remember versions."""
+        """Notify the controller, which remembers versions."""
         logger.warning("The cluster was restored to an earlier version; listing again", gvk=str(self.gvk))
-        for notify in self.on_restore:
-            notify()
+        self.on_restore()
 
     def on_blocked(self, namespace: str | None, reason: str) -> None:
         """Record that a namespace can't be listed and watched for now."""

@@ -105,6 +105,10 @@ class ReadChange:
 
     ``before`` is the state that is known from the watch, at the last version up to which no change was missed;
     ``after`` is the new state. ``uid`` and ``name`` are empty if they are unknown.
+
+    The other fields decide which readers the change concerns. ``labels`` are those before and after it, limited to the
+    keys of selectors; None if they are unknown. ``owners`` are the tokens of the primaries that the object names as
+    owners, before or after.
     """
 
     gvk: GVK
@@ -113,6 +117,8 @@ class ReadChange:
     after: State
     uid: str = ""
     name: str = ""
+    labels: tuple[Mapping[str, str] | None, ...] = field(default=(None,), compare=False)
+    owners: frozenset[bytes] = field(default=NO_OWNERS, compare=False)
 
     @property
     def is_removal(self) -> bool:
@@ -206,10 +212,6 @@ class CompactStore:
         self.owners.pop(hashed, None)
         self.last_removal = max(self.last_removal, version)
 
-    def owners_of(self, hashed: bytes) -> frozenset[bytes]:
-        """Return the tokens of an object's owners."""
-        return self.owners.get(hashed, NO_OWNERS)
-
     def hashes(self) -> list[bytes]:
         """Return the hashes of all objects."""
         return list(self._entries)
@@ -222,19 +224,6 @@ class CompactStore:
             found, digest = _ENTRY.unpack(entry)
             if found > version:
                 yield hashed, State(found, digest)
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A change, with the data that decides which readers it concerns.
-
-    ``labels`` are those before and after the change, limited to the keys of selectors; None if they are unknown.
-    ``owners`` are the tokens of the primaries that the object names as owners, before or after.
-    """
-
-    change: ReadChange
-    labels: tuple[Mapping[str, str] | None, ...]
-    owners: frozenset[bytes] = NO_OWNERS
 
 
 def owner_token(uid: str) -> bytes:
@@ -329,11 +318,12 @@ class Scope:
         for hashed, name in missing.items():
             known = self.store.get(hashed)
             digest = known.digest if known else ABSENT if was_synced else None
-            change = ReadChange(self.gvk, hashed, State(before, digest), State(version, ABSENT), name=name)
-            delivery = Delivery(change, (None,), self.store.owners_of(hashed))
+            owners = self.store.owners.get(hashed, NO_OWNERS)
             if known:
                 self.store.remove(hashed, version)
-            self.listener.deliver(delivery)
+            after = State(version, ABSENT)
+            change = ReadChange(self.gvk, hashed, State(before, digest), after, name=name, owners=owners)
+            self.listener.deliver(change)
         self.position = max(self.position, version)
         if not was_synced:
             self.store.last_removal = version  # objects may have been deleted before
@@ -357,30 +347,28 @@ class Scope:
             self.reason = reason
             self.listener.on_refused(self, reason)
 
-    def replayed(self, key: ObjectKey) -> Iterator[Delivery]:
+    def replayed(self, key: ObjectKey) -> Iterator[ReadChange]:
         """Yield the present state of an object, if it is known, as a change from an unknown state."""
         state = self.store.get(hashed := key_hash(key))
         if state is None and self.is_synced:
             state = State(self.position, ABSENT)
         if state is not None:
-            change = ReadChange(self.gvk, hashed, State(UNKNOWN), state, name=str(key))
-            yield Delivery(change, (None,), self.store.owners_of(hashed))
+            owners = self.store.owners.get(hashed, NO_OWNERS)
+            yield ReadChange(self.gvk, hashed, State(UNKNOWN), state, name=str(key), owners=owners)
 
-    def replayed_after(self, version: int, keys: Iterable[ObjectKey] | None) -> Iterator[Delivery]:
+    def replayed_after(self, version: int, keys: Iterable[ObjectKey] | None) -> Iterator[ReadChange]:
         """Yield the objects that are newer than a version, and the deleted ones of ``keys``.
 
         If the keys of the objects at that version are unknown, the last deletion represents all.
         """
         for hashed, state in self.store.newer_than(version):
-            change = ReadChange(self.gvk, hashed, State(UNKNOWN), state)
-            yield Delivery(change, (None,), self.store.owners_of(hashed))
+            owners = self.store.owners.get(hashed, NO_OWNERS)
+            yield ReadChange(self.gvk, hashed, State(UNKNOWN), state, owners=owners)
         for key in keys or ():
             if self.is_synced and self.store.get(hashed := key_hash(key)) is None:
-                change = ReadChange(self.gvk, hashed, State(UNKNOWN), State(self.position, ABSENT), name=str(key))
-                yield Delivery(change, (None,))
+                yield ReadChange(self.gvk, hashed, State(UNKNOWN), State(self.position, ABSENT), name=str(key))
         if keys is None and self.store.last_removal > version:
-            deleted = State(self.store.last_removal, ABSENT)
-            yield Delivery(ReadChange(self.gvk, b"", State(UNKNOWN), deleted), (None,))
+            yield ReadChange(self.gvk, b"", State(UNKNOWN), State(self.store.last_removal, ABSENT))
 
     def _take(self, obj: RawObject, position: int, *, is_listed: bool = False, is_removal: bool = False) -> None:
         """Store an object and deliver its change from the state at a position, if it has changed."""
@@ -396,14 +384,15 @@ class Scope:
             return
         before = State(position, known.digest if known else ABSENT if position != UNKNOWN else None)
         after = State(version, ABSENT if is_removal else digest_of_read(obj))
-        change = ReadChange(self.gvk, hashed, before, after, uid_of(obj), str(key))
-        owners, owners_before = self._owners(obj), store.owners_of(hashed)
+        owners, owners_before = self._owners(obj), store.owners.get(hashed, NO_OWNERS)
         if is_removal:
             store.remove(hashed, version)
         else:
             store.put(hashed, after, owners)
         # A list contains no versions in between: the labels that the object had then are unknown.
-        self.listener.deliver(Delivery(change, (None if is_listed else labels_before, labels), owners_before | owners))
+        shown = (None if is_listed else labels_before, labels)
+        change = ReadChange(self.gvk, hashed, before, after, uid_of(obj), str(key), shown, owners_before | owners)
+        self.listener.deliver(change)
 
     def _owners(self, obj: RawObject) -> frozenset[bytes]:
         references = (each for each in owner_references_of(obj) if (each.gvk.group, each.gvk.kind) in self.primaries)

@@ -19,7 +19,7 @@ from rolecall.kube.references import GVK, SECRET, ObjectKey
 from rolecall.kube.selectors import LabelSelector, label_selector
 from rolecall.runner.reads.observed_state import (
     WHOLE_KIND,
-    Delivery,
+    ReadChange,
     Scope,
     ScopeKey,
     Target,
@@ -104,24 +104,24 @@ class KindReads:
         for scope in list(self._scopes_of(target)):
             if keys and not scope.is_synced:
                 self._expected.setdefault(scope, set()).update(keys)
-            for delivery in scope.replayed(target.key) if target.name else scope.replayed_after(version, keys):
-                hashed = delivery.change.key_hash
+            for change in scope.replayed(target.key) if target.name else scope.replayed_after(version, keys):
+                hashed = change.key_hash
                 is_concerned = target.name or not hashed or hashed.startswith(target.list_prefix)
-                if is_concerned and not delivery.owners & subscriber.tokens:
-                    subscriber.notify(target, delivery.change)
+                if is_concerned and not change.owners & subscriber.tokens:
+                    subscriber.notify(target, change)
 
-    def deliver(self, delivery: Delivery) -> None:
+    def deliver(self, change: ReadChange) -> None:
         """Notify the subscribers that a change concerns."""
-        hashed = delivery.change.key_hash
+        hashed = change.key_hash
         targets = [self._by_name[hashed]] if hashed in self._by_name else []
         for prefix in (namespace_of(hashed), b""):
             for target, selector in self._lists.get(prefix, {}).items():
-                if selector is None or any(each is None or selector.matches(each) for each in delivery.labels):
+                if selector is None or any(each is None or selector.matches(each) for each in change.labels):
                     targets.append(target)
         for target in targets:
             for subscriber in tuple(self._subscribers.get(target, ())):
-                if not delivery.owners & subscriber.tokens:
-                    subscriber.notify(target, delivery.change)
+                if not change.owners & subscriber.tokens:
+                    subscriber.notify(target, change)
 
     def expected_in(self, scope: Scope) -> Mapping[bytes, str]:
         """Return the objects that a list of a scope contains unless they were deleted: hashes of keys, and names.

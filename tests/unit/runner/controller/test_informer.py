@@ -195,7 +195,7 @@ async def test_restored_cluster_is_listed_again(server: FakeServer) -> None:
         server.put(name)
     async with running(World(server)) as world:
         restored: list[int] = []
-        world.informer.on_restore.append(lambda: restored.append(server.version))
+        world.informer.on_restore = lambda: restored.append(server.version)
         server.restore(50, "kept")
         await world.pass_seconds(1)
         server.put("new")
