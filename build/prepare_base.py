@@ -35,7 +35,7 @@ def add_programs(packages: Path) -> None:
     for name in PROGRAMS:
         Path("/usr/local/bin", name).symlink_to(Path(sys.prefix, "bin", name))
     tini = Path("/tini")
-    guard = packages / "rolecall/runner/election/lease_watchdog.py"
+    guard = packages / "rolecall/runner/election/supervisor.py"
     tini.write_text(f'#!/bin/sh\nexec {sys.prefix}/bin/python -I -S {guard} --init "$@"\n')
     tini.chmod(0o755)
 

@@ -2,7 +2,7 @@
 
 A replica without the Lease polls it and takes it when it is free, was released, or has not been renewed for its
 duration. The holder renews it. A holder that can't renew it before its deadline, or that finds another holder, has lost
-it and must stop working before another replica may take it; ``seconds_left`` is the time until then. The watchdog kills
+it and must stop working before another replica may take it; ``seconds_left`` is the time until then. The guard kills
 a replica that hasn't stopped shortly before, and from then on nothing is written.
 Clocks of different machines are never compared: only the time since this replica saw the Lease change counts.
 """
@@ -42,7 +42,7 @@ _ATTEMPT_SHARE = 0.5
 """Of the deadline: the longest time for one attempt, so that a request without a response leaves time for another."""
 
 _GUARD_SHARE = 0.2
-"""Of the time between the deadline and the end of the Lease: the rest when the watchdog kills this replica."""
+"""Of the time between the deadline and the end of the Lease: the rest when the guard kills this replica."""
 
 
 class LeadershipLostError(KubeError):

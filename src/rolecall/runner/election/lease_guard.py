@@ -1,6 +1,6 @@
 """The operator's side of the guard that kills it before its Lease expires, unless it has stopped by then.
 
-The guard is the operator's parent process, so that it works in any state of the operator; see ``lease_watchdog``. So no
+The guard is the operator's parent process, so that it works in any state of the operator; see ``supervisor``. So no
 two replicas work at the same time. If the guard itself is killed, the operator is killed too.
 """
 
@@ -10,8 +10,8 @@ import sys
 from typing import NoReturn
 
 from rolecall.kube.errors import KubeError
-from rolecall.runner.election import lease_watchdog
-from rolecall.runner.election.lease_watchdog import HANDLED, MESSAGE
+from rolecall.runner.election import supervisor
+from rolecall.runner.election.supervisor import HANDLED, MESSAGE
 from rolecall.system.processes import become_subreaper, signal_on_parent_death
 
 
@@ -58,7 +58,7 @@ def start_guard() -> LeaseGuard:
 
 def _become_guard(operator: int, messages: int) -> NoReturn:
     os.set_inheritable(messages, True)  # noqa: FBT003 - the signature of the standard library
-    words = [sys.executable, "-I", "-S", lease_watchdog.__file__, str(operator), str(messages)]
+    words = [sys.executable, "-I", "-S", supervisor.__file__, str(operator), str(messages)]
     try:
         os.execv(sys.executable, words)  # noqa: S606 - no shell is wanted
     except OSError as error:

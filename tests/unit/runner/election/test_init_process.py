@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rolecall.runner.election import lease_watchdog
-from tests.unit.runner.election.test_lease_watchdog import WITHIN_SECONDS, until
+from rolecall.runner.election import supervisor
+from tests.unit.runner.election.test_supervisor import WITHIN_SECONDS, until
 
-TINI = (sys.executable, "-I", "-S", lease_watchdog.__file__, "--init")
+TINI = (sys.executable, "-I", "-S", supervisor.__file__, "--init")
 ALL_BUT_FAULTS = {
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
     *(signal.SIGALRM, signal.SIGCONT, signal.SIGPIPE, signal.SIGWINCH, signal.SIGRTMIN, signal.SIGRTMAX),

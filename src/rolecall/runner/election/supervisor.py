@@ -1,4 +1,4 @@
-"""The guard of a Lease as a program: the parent of an operator, which kills it in time.
+"""The parent process of another program: the guard of an operator's Lease, or process 1 of the images.
 
 The guard knows when the operator and all its descendants must have ended, and kills them then. It receives each renewal
 through a pipe. No state of the operator blocks it: a stopped operator, an interpreter that runs no other thread, a full
@@ -8,7 +8,7 @@ Otherwise it is invisible: it forwards signals to the operator, reaps orphans as
 and ends as the operator ends. It is executed by its path in an isolated interpreter and imports only parts of the
 standard library, so that it takes little memory.
 
-With ``--init COMMAND`` it starts a command and does only that, without a Lease: this is process 1 of the images,
+With ``--init COMMAND`` it starts a command and does only the latter, without a Lease: this is process 1 of the images,
 ``/tini``. The command gets its own process group and the terminal, if there is one, as with tini. The command's exit
 code is the exit code; 127 if the command doesn't exist, 126 if it can't be executed.
 """
