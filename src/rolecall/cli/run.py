@@ -106,7 +106,7 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     except ConfigurationError as error:
         return _failed(program, "Failed to find ansible-core.", error)
     settings = settings_of(options, program.settings, os.environ)
-    guard = lease_guard.start_guard() if settings.leader_elect else None
+    end_at = lease_guard.start_guard() if settings.leader_elect else None
 
     # Importing the operator takes a second; the other commands and the guard should not pay for it.
     with without_collections():
@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     os.environ.update(ansible_defaults_for(settings, os.environ))
     logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
     try:
-        asyncio.run(run_operator(settings, watches, guard=guard, on_stop=limit_stop))
+        asyncio.run(run_operator(settings, watches, end_at=end_at, on_stop=limit_stop))
     except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port in use, a directory of another user
         return _failed(program, "Proxy or operator exited with error.", error)
     except KeyboardInterrupt:  # before the operator listens to signals, or a second one when it has ended its work

@@ -26,7 +26,6 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.election.elector import Elector, election_of
-from rolecall.runner.election.lease_guard import LeaseGuard
 from rolecall.runner.election.shard_member import HeldShards, ShardMember
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reads.read_watches import ReadWatches
@@ -58,16 +57,16 @@ async def run_operator(
     settings: Settings,
     watches: tuple[Watch, ...],
     runner: Runner | None = None,
-    guard: LeaseGuard | None = None,
-    on_stop: Callable[[], object] | None = None,
+    end_at: Callable[[float], None] | None = None,
+    on_stop: Callable[[], object] = lambda: None,
 ) -> None:
     """Run until a signal.
 
     Raise KubeError if there is no usable configuration for the API server, and ConfigurationError for a setting that
     can't work.
 
-    With leader election, ``guard`` receives the time until which this process may run. ``on_stop`` is called after the
-    last reconcile, before everything else stops.
+    With leader election, ``end_at`` is called with the time until which this process may run. ``on_stop`` is called
+    after the last reconcile, before everything else stops.
     """
     check_directories(settings)
     election = election_of(settings)
@@ -95,7 +94,7 @@ async def run_operator(
         elector: Elector | ShardMember | None = None
         if election is not None:
             join = Elector if shards is None else partial(ShardMember, shards)
-            elector = join(client, election, clock, metrics, guard.end_at if guard else lambda _end: None)
+            elector = join(client, election, clock, metrics, end_at or (lambda _when: None))
         grace_seconds, last_seconds = settings.grace_seconds, cancellation_seconds(settings)
         namespaces = settings.namespaces or None
         manager = Manager(client, namespaces, clock, dispatcher, grace_seconds, last_seconds, elector)
@@ -140,7 +139,7 @@ async def run_operator(
     logger.info("Exiting")
 
 
-async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Callable[[], object] | None) -> None:
+async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Callable[[], object]) -> None:
     manager, controllers = context.manager, []
     for watch in watches:
         controller = WatchController(watch, context)
@@ -158,8 +157,7 @@ async def _run(context: OperatorContext, watches: tuple[Watch, ...], on_stop: Ca
         try:
             await manager.run()
         finally:
-            if on_stop is not None:
-                on_stop()
+            on_stop()
 
 
 @contextmanager

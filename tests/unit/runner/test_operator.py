@@ -49,7 +49,7 @@ def test_stop_in_time_prints_nothing() -> None:
 
 
 def test_operator_inside_another_program_does_not_end_it() -> None:
-    script = STOP.format(limit=0.2, on_stop="None", rest="time.sleep(1)")
+    script = STOP.format(limit=0.2, on_stop="lambda: None", rest="time.sleep(1)")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 

@@ -7,6 +7,8 @@ two replicas work at the same time. If the guard itself is killed, the operator 
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from rolecall.kube.errors import KubeError
@@ -15,25 +17,19 @@ from rolecall.runner.election.supervisor import HANDLED, MESSAGE
 from rolecall.system.processes import become_subreaper, signal_on_parent_death
 
 
-class LeaseGuard:
-    """Sends the guard the time when this process and its descendants must have ended."""
+def end_at(messages: int, when: float) -> None:
+    """Let the guard kill this process and its descendants at a time of ``CLOCK_BOOTTIME``, infinity for never.
 
-    def __init__(self, messages: int) -> None:
-        self._messages = messages
-
-    def end_at(self, when: float) -> None:
-        """Let the guard kill all processes at a time of ``CLOCK_BOOTTIME``, infinity for never.
-
-        Raises KubeError if the guard doesn't read the message.
-        """
-        try:
-            os.write(self._messages, MESSAGE.pack(when))
-        except OSError as error:
-            raise KubeError(f"the guard of the Lease, process {os.getppid()}, does not answer: {error}") from error
+    Raises KubeError if the guard doesn't read the message.
+    """
+    try:
+        os.write(messages, MESSAGE.pack(when))
+    except OSError as error:
+        raise KubeError(f"the guard of the Lease, process {os.getppid()}, does not answer: {error}") from error
 
 
-def start_guard() -> LeaseGuard:
-    """Make this process the guard, and return in a new child process, which becomes the operator.
+def start_guard() -> Callable[[float], None]:
+    """Make this process the guard, and return ``end_at`` in a new child process, which becomes the operator.
 
     Call it early, before there are threads. The guard drops imported modules; the operator keeps them.
     """
@@ -53,7 +49,7 @@ def start_guard() -> LeaseGuard:
     os.setpgid(0, 0)  # a terminal signals a whole group: the operator must not get a signal twice
     signal_on_parent_death(guard, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return LeaseGuard(writing)
+    return partial(end_at, writing)
 
 
 def _become_guard(operator: int, messages: int) -> NoReturn:

@@ -23,7 +23,7 @@ from typing import Self
 
 from rolecall.kube.metadata import annotation_of, resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.election.elector import Election, spec_of
+from rolecall.runner.election.elector import LEASE, Election, spec_of
 
 PREFERRED_HOLDER_ANNOTATION = "rolecall.dev/next-holder"
 """The member that should take a free shard Lease next."""
@@ -40,17 +40,18 @@ _OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 def with_preferred_holder(lease: RawObject, holder: str) -> RawObject:
     """Return a Lease that names its preferred next holder; an empty one removes the annotation."""
-    metadata = dict(lease["metadata"])
+    metadata = lease["metadata"]
     annotations = {**(metadata.get("annotations") or {}), PREFERRED_HOLDER_ANNOTATION: holder}
-    if not holder:
-        del annotations[PREFERRED_HOLDER_ANNOTATION]
-    metadata["annotations"] = annotations
-    return {**lease, "metadata": metadata}
+    kept = {name: value for name, value in annotations.items() if value or name != PREFERRED_HOLDER_ANNOTATION}
+    return {**lease, "metadata": {**metadata, "annotations": kept}}
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """One Lease as it was read; ``version`` is its resourceVersion, ``seconds`` its duration (0 if it has none)."""
+    """One Lease as it was listed, with its kind, which lists omit.
+
+    ``version`` is its resourceVersion, ``seconds`` its duration (0 if it has none).
+    """
 
     name: str
     holder: str
@@ -69,7 +70,7 @@ class LeaseRecord:
             resource_version_of(lease),
             float(spec.get("leaseDurationSeconds") or 0),
             annotation_of(lease, PREFERRED_HOLDER_ANNOTATION) or "",
-            lease,
+            {**lease, "apiVersion": LEASE.api_version, "kind": LEASE.kind},
         )
 
 

@@ -34,7 +34,6 @@ from rolecall.runner.election.elector import (
 from rolecall.runner.election.membership import (
     Handoff,
     LeaseNames,
-    LeaseRecord,
     LeaseView,
     Membership,
     Purpose,
@@ -140,7 +139,7 @@ class ShardMember:
             return False
         if self.membership.has_members(self.clock.monotonic()):
             return False
-        await self.client.replace(free_lease(_whole(group), timestamp(self.clock)))
+        await self.client.replace(free_lease(group.lease, timestamp(self.clock)))
         logger.info("Released the Lease", lease=str(self.election.key))
         return True
 
@@ -224,7 +223,7 @@ class ShardMember:
         if write.purpose is Purpose.REMOVE:
             await self.client.delete(LEASE, write.key)
             return
-        lease = new_lease(write.key) if write.record is None else _whole(write.record)
+        lease = new_lease(write.key) if write.record is None else write.record.lease
         now = timestamp(self.clock)
         if write.purpose in (Purpose.FENCE, Purpose.GIVE_UP):
             wanted = free_lease(lease, now)
@@ -270,11 +269,6 @@ class ShardMember:
     @property
     def _request_seconds(self) -> float:
         return self.election.renew_deadline_seconds * _REQUEST_SHARE
-
-
-def _whole(record: LeaseRecord) -> RawObject:
-    """Return a Lease of a list with the fields that lists omit."""
-    return {**record.lease, "apiVersion": LEASE.api_version, "kind": LEASE.kind}
 
 
 @dataclass(slots=True)

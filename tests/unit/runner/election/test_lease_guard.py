@@ -4,7 +4,7 @@ from contextlib import suppress
 import pytest
 
 from rolecall.kube.errors import KubeError
-from rolecall.runner.election.lease_guard import LeaseGuard
+from rolecall.runner.election.lease_guard import end_at
 
 
 def test_guard_that_reads_nothing_is_an_error() -> None:
@@ -14,6 +14,6 @@ def test_guard_that_reads_nothing_is_an_error() -> None:
         while True:
             os.write(writing, bytes(1 << 16))
     with pytest.raises(KubeError, match="does not answer"):
-        LeaseGuard(writing).end_at(1.0)
+        end_at(writing, 1.0)
     os.close(reading)
     os.close(writing)

@@ -20,7 +20,7 @@ from rolecall.runner.election.lease_guard import start_guard
 
 def end_in(seconds):
     when = time.clock_gettime(time.CLOCK_BOOTTIME) + seconds
-    guard.end_at(when)
+    end_at(when)
     return when
 
 def start_children():
@@ -29,7 +29,7 @@ def start_children():
     print(os.getpid(), session.pid, orphan.strip(), flush=True)
 
 """
-WITH_CHILDREN = GUARDED + "guard = start_guard()\nstart_children()\n"
+WITH_CHILDREN = GUARDED + "end_at = start_guard()\nstart_children()\n"
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def test_expired_operator_is_killed_with_its_processes_in_any_state(state: str) 
     # Above 1,023 descriptors select() fails, in the operator and in what it becomes.
     many = "resource.setrlimit(resource.RLIMIT_NOFILE, (2048,) * 2)\nopened = [os.dup(0) for _ in range(1500)]\n"
     stand_still = f"end_in(0.5)\ntry:\n    {state}\nexcept OSError:\n    time.sleep(300)\n"
-    with guarded(GUARDED + many + "guard = start_guard()\nstart_children()\n" + stand_still) as guard:
+    with guarded(GUARDED + many + "end_at = start_guard()\nstart_children()\n" + stand_still) as guard:
         processes = pids(guard)
         assert len(processes) == 3
         assert guard.wait(WITHIN_SECONDS) == 1
@@ -95,7 +95,7 @@ def test_operator_that_renews_in_time_continues() -> None:
 
 
 def test_operator_that_released_its_lease_continues() -> None:
-    with guarded(WITH_CHILDREN + "end_in(0.3)\nguard.end_at(float('inf'))\ntime.sleep(1)\nsys.exit(7)") as guard:
+    with guarded(WITH_CHILDREN + "end_in(0.3)\nend_at(float('inf'))\ntime.sleep(1)\nsys.exit(7)") as guard:
         assert guard.wait(WITHIN_SECONDS) == 7
 
 
@@ -130,7 +130,7 @@ signal.signal({number:d}, lambda *_: print("got it", flush=True))
 print("ready", flush=True)
 sys.exit(9 if sys.stdin.readline() else 8)
 """
-    with guarded(GUARDED + "guard = start_guard()" + wait_for_signal) as guard:
+    with guarded(GUARDED + "end_at = start_guard()" + wait_for_signal) as guard:
         assert guard.stdout
         assert guard.stdin
         assert guard.stdout.readline() == "ready\n"
