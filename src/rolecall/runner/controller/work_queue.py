@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rolecall.system.clock import Clock, Handle
@@ -104,10 +105,14 @@ class PriorityOrder(Generic[ItemT]):
         for line in self._lines.values():
             line.pop(item, None)
 
-    def take(self) -> ItemT:
-        """Remove and return the next item. Raises ValueError without items."""
+    def count(self, priority: Priority) -> int:
+        """Count the items of a priority; safe in any thread."""
+        return len(self._lines[priority])
+
+    def take(self) -> tuple[ItemT, Priority]:
+        """Remove and return the next item, and its priority. Raises ValueError without items."""
         priority = self._scheduler.next([priority for priority, line in self._lines.items() if line])
-        return self._lines[priority].popitem(last=False)[0]
+        return self._lines[priority].popitem(last=False)[0], priority
 
 
 RequestT = TypeVar("RequestT", bound=Hashable)
@@ -260,6 +265,8 @@ class WorkQueue(Generic[RequestT]):
         self._failures: dict[RequestT, int] = {}
         self._backing_off: set[RequestT] = set()
         self._retry_soon: dict[RequestT, float] = {}
+        for priority in Priority:
+            metrics.set_depth(priority.label, partial(self._order.count, priority))
 
     def __len__(self) -> int:
         """Count the requests that are due and not yet taken."""
@@ -349,7 +356,7 @@ class WorkQueue(Generic[RequestT]):
         """Move a due request to the end of a lower priority, because it is no longer urgent."""
         queued = self._order.find(request)
         if queued is not None and queued[0] > priority:
-            self._move(request, priority)
+            self._order.put(request, priority)
 
     def take(self) -> tuple[RequestT, tuple[Cause, ...]]:
         """Take the due request that is next, with its causes (at most eight).
@@ -357,12 +364,12 @@ class WorkQueue(Generic[RequestT]):
         Its timer is cancelled: the reconcile decides again when it is due next. Call ``done`` afterwards. Raises
         ValueError if no request is due.
         """
-        request = self._order.take()
+        request, priority = self._order.take()
         causes = self._queued.pop(request)
         self._timers.stop(request)
         self._backing_off.discard(request)
         self._processing[request] = {}
-        self.metrics.taken(request)
+        self.metrics.taken(request, priority.label)
         return request, tuple(causes)
 
     def done(self, request: RequestT, counts: Callable[[Cause], bool] | None = None) -> None:
@@ -372,7 +379,6 @@ class WorkQueue(Generic[RequestT]):
         Only accepted causes determine its priority.
         """
         dirty = self._processing.pop(request)
-        self.metrics.finished(request)
         self._retry_soon.pop(request, None)
         kept = [cause for cause in dirty if cause in _TOO_MANY.values() or counts is None or counts(cause)]
         if kept and self._accepts(request):
@@ -395,15 +401,11 @@ class WorkQueue(Generic[RequestT]):
         if queued is None:
             self._queued[request] = []
             self._order.put(request, priority)
-            self.metrics.added(request, priority.label)
+            self.metrics.added(request)
             self.on_due()
         elif priority > queued[0]:
-            self._move(request, priority)
+            self._order.put(request, priority)
         causes_so_far = self._queued[request]
         for cause in causes:
             if len(causes_so_far) < _MAX_HANDED_OUT and cause not in causes_so_far:
                 causes_so_far.append(cause)
-
-    def _move(self, request: RequestT, priority: Priority) -> None:
-        self._order.put(request, priority)
-        self.metrics.moved(request, priority.label)

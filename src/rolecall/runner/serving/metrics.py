@@ -255,8 +255,8 @@ class ControllerMetrics:
     def __init__(self, metrics: OperatorMetrics, name: str, gvk: GVK, workers: int) -> None:
         self._metrics, self._name, self._gvk, self._kind = metrics, name, gvk, str(gvk)
         self._now = metrics.now
-        self._queued: dict[Hashable, tuple[float, str]] = {}
-        """The time since which each request has been waiting, and its priority."""
+        self._queued: dict[Hashable, float] = {}
+        """The time since which each request has been waiting."""
         self._taken: dict[Hashable, float] = {}
         metrics.workers.labels(name).set(workers)
         for outcome in _OUTCOMES:
@@ -280,39 +280,25 @@ class ControllerMetrics:
         now = self._now()
         return [now - taken for taken in list(self._taken.values())]
 
-    def _depth(self, priority: str) -> Gauge:
-        return self._metrics.depth.labels(self._name, self._name, priority)
+    def set_depth(self, priority: str, count: Callable[[], int]) -> None:
+        """Let ``count`` return the waiting requests of a priority, whenever the metrics are read."""
+        self._metrics.depth.labels(self._name, self._name, priority).set_function(count)
 
-    def added(self, request: Hashable, priority: str) -> None:
+    def added(self, request: Hashable) -> None:
         """Record that a request became due."""
-        self._queued[request] = (self._now(), priority)
-        self._depth(priority).inc()
+        self._queued[request] = self._now()
         self._metrics.adds.labels(self._name, self._name).inc()
 
-    def moved(self, request: Hashable, priority: str) -> None:
-        """Record that a waiting request has another priority; its waiting time continues."""
-        since, before = self._queued[request]
-        self._queued[request] = (since, priority)
-        self._depth(before).dec()
-        self._depth(priority).inc()
-
-    def taken(self, request: Hashable) -> None:
-        """Record that a worker took a request."""
+    def taken(self, request: Hashable, priority: str) -> None:
+        """Record that a worker took a request, which left the queue in a priority."""
         now = self._taken[request] = self._now()
-        since, priority = self._queued.pop(request)
-        self._depth(priority).dec()
-        self._metrics.waited.labels(self._name, self._name, priority).observe(now - since)
+        seconds = now - self._queued.pop(request)
+        self._metrics.waited.labels(self._name, self._name, priority).observe(seconds)
         self._metrics.active.labels(self._name).inc()
 
     def dropped(self, request: Hashable) -> None:
         """Record that a request left the queue without a worker."""
-        _, priority = self._queued.pop(request)
-        self._depth(priority).dec()
-
-    def finished(self, request: Hashable) -> None:
-        """Record that a worker is done with a request."""
-        now = self._now()
-        self._metrics.worked.labels(self._name, self._name).observe(now - self._taken.pop(request, now))
+        del self._queued[request]
 
     def retried(self, _request: Hashable) -> None:
         """Record that a request will be retried after a failure."""
@@ -321,8 +307,9 @@ class ControllerMetrics:
     def ended(self, request: Hashable, outcome: str) -> None:
         """Record the result of a reconcile: success, error, terminal, requeue, requeue_after, or panic."""
         metrics, name = self._metrics, self._name
-        seconds = self._now() - self._taken[request]
+        seconds = self._now() - self._taken.pop(request)
         metrics.active.labels(name).dec()
+        metrics.worked.labels(name, name).observe(seconds)
         metrics.seconds.labels(name).observe(seconds)
         metrics.reconciles.labels(self._kind).observe(seconds)
         families = {"panic": metrics.panics, "terminal": metrics.terminal_errors}

@@ -582,7 +582,7 @@ def test_items_keep_their_order_within_a_priority() -> None:
         order.put(item, Priority.LOW)
     order.put("x", Priority.HIGH)
     assert list(order) == ["x", "c", "a", "b"]
-    assert [order.take() for _ in range(4)] == ["x", "c", "a", "b"]
+    assert [order.take()[0] for _ in range(4)] == ["x", "c", "a", "b"]
     assert not order
 
 

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
 from rolecall.runner.serving.metrics import (
     MAX_USER_METRICS,
     ControllerMetrics,
@@ -15,6 +16,7 @@ from rolecall.runner.serving.metrics import (
     UserMetrics,
     controller_names,
 )
+from tests.unit.manual_clock import ManualClock
 
 THING = GVK("example.com", "v1", "Thing")
 OTHER = GVK("other.example.com", "v1", "Thing")
@@ -159,24 +161,20 @@ def test_every_series_of_a_controller_starts_at_zero(value: Value) -> None:
 
 
 def test_request_is_measured_from_due_to_done(controller: ControllerMetrics, time: Time, value: Value) -> None:
-    controller.added("a", "high")
-    controller.added("b", "low")
-    assert value("workqueue_depth", **QUEUE, priority="high") == 1
-    assert value("workqueue_depth", **QUEUE, priority="low") == 1
+    controller.added("a")
+    controller.added("b")
     time.seconds += 2
-    controller.taken("a")
-    assert value("workqueue_depth", **QUEUE, priority="high") == 0
-    assert value("workqueue_depth", **QUEUE, priority="low") == 1
+    controller.taken("a", "high")
     assert value("controller_runtime_active_workers", controller=NAME) == 1
     time.seconds += 5
-    controller.taken("b")
+    controller.taken("b", "low")
     assert value("controller_runtime_active_workers", controller=NAME) == 2
     time.seconds += 1
     assert value("workqueue_unfinished_work_seconds", **QUEUE) == 7
     assert value("workqueue_longest_running_processor_seconds", **QUEUE) == 6
     controller.ended("a", "requeue_after")
-    controller.finished("a")
     assert value("controller_runtime_active_workers", controller=NAME) == 1
+    assert value("workqueue_adds_total", **QUEUE) == 2
     assert value("workqueue_queue_duration_seconds_sum", **QUEUE, priority="high") == 2
     assert value("workqueue_queue_duration_seconds_sum", **QUEUE, priority="low") == 7
     assert value("workqueue_work_duration_seconds_sum", **QUEUE) == 6
@@ -190,8 +188,8 @@ def test_request_is_measured_from_due_to_done(controller: ControllerMetrics, tim
 def test_failures_and_crashes_are_errors(
     controller: ControllerMetrics, value: Value, outcome: str, panics: int
 ) -> None:
-    controller.added("a", "high")
-    controller.taken("a")
+    controller.added("a")
+    controller.taken("a", "high")
     controller.ended("a", outcome)
     controller.retried("a")
     assert value("controller_runtime_reconcile_total", controller=NAME, result="error") == 1
@@ -206,16 +204,17 @@ def test_depth_is_counted_by_priority_and_a_moved_request_keeps_its_age(
     def depths() -> list[float | None]:
         return [value("workqueue_depth", **QUEUE, priority=priority) for priority in PRIORITIES]
 
-    for request, priority in (("a", "low"), ("b", "low"), ("c", "medium"), ("d", "low")):
-        controller.added(request, priority)
-    controller.dropped("d")
+    queue: WorkQueue[str] = WorkQueue(ManualClock(), Backoff(1, 300), controller)
+    for request, priority in (("a", Priority.LOW), ("b", Priority.LOW), ("c", Priority.MEDIUM), ("d", Priority.LOW)):
+        queue.add(request, Cause("test", priority=priority))
+    queue.discard(lambda request: request == "d")
     assert depths() == [0, 1, 2]
     time.seconds += 3
-    controller.moved("a", "high")
+    queue.add("a", Cause("test", priority=Priority.HIGH))
     assert depths() == [1, 1, 1]
     assert value("workqueue_adds_total", **QUEUE) == 4
     time.seconds += 4
-    controller.taken("a")
+    queue.take()
     assert depths() == [0, 1, 1]
     waited = "workqueue_queue_duration_seconds_sum"
     assert value(waited, **QUEUE, priority="high") == 7
