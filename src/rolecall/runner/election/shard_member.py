@@ -242,7 +242,7 @@ class ShardMember:
             self.work.take(index)
         for index in sorted(self._working - held):
             logger.error("Another replica has a shard of this one", shard=index)
-            group.create_task(self.work.cancel(index), name=f"end of shard {index}")
+            group.create_task(self.work.drain(index, is_lost=True), name=f"end of shard {index}")
         self._working = set(held)
 
     async def _hand_over(self, handoff: Handoff) -> None:
@@ -342,24 +342,18 @@ class HeldShards:
         for kind in self.kinds:
             kind.taken(index)
 
-    async def drain(self, index: int) -> None:
+    async def drain(self, index: int, *, is_lost: bool = False) -> None:
         """Start nothing more for a shard, and return when none of its objects is being reconciled.
 
-        Running reconciles may end by themselves.
+        Running reconciles may end by themselves, unless the shard ``is_lost``: another replica may already work for it.
         """
-        await self._end(index, self._drain_timeout_seconds)
 
-    async def cancel(self, index: int) -> None:
-        """Drain a shard, but cancel its reconciles immediately: another replica may already work for it."""
-        await self._end(index, 0.0)
-
-    async def _end(self, index: int, seconds: float) -> None:
         def belongs(controller: Controller, key: ObjectKey) -> bool:
             return self.shard_of(controller.gvk, key) == index
 
         self.held.discard(index)
         self._drop(index)
-        await self._dispatcher.drain(belongs, seconds, HANDED_OVER)
+        await self._dispatcher.drain(belongs, 0.0 if is_lost else self._drain_timeout_seconds, HANDED_OVER)
         if index not in self.held:
             self._drop(index)  # the failures and other state that the last reconciles have left
 

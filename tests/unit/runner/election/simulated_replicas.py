@@ -161,11 +161,10 @@ class Replica:
         """Work for a shard."""
         self._ledger.begin(self.identity, self.count, index)
 
-    async def drain(self, index: int) -> None:
-        """End the work for a shard, after a while."""
+    async def drain(self, index: int, *, is_lost: bool = False) -> None:
+        """End the work for a shard, after a while; without edits by people no shard is ever lost."""
+        if is_lost:
+            self._ledger.violations.append(f"{self.identity} has lost shard {index}")
+            return
         await self._clock_sleep(self._chance.uniform(0, 4))
         self._ledger.end(self.identity, self.count, index)
-
-    async def cancel(self, index: int) -> None:
-        """Record a violation: without edits by people no shard is ever lost."""
-        self._ledger.violations.append(f"{self.identity} has lost shard {index}")

@@ -29,7 +29,7 @@ class Rig:
     def __init__(self, server: LeaseServer) -> None:
         self.client = DirectClient(server, 0.001)
         self.working: set[int] = set()
-        self.cancelled: set[int] = set()
+        self.lost: set[int] = set()
         self.ends: list[float] = []
         self.metrics = OperatorMetrics("test")
         can_go_on = asyncio.Event()
@@ -55,14 +55,11 @@ class Rig:
         """Work for a shard."""
         self.working.add(index)
 
-    async def drain(self, index: int) -> None:
+    async def drain(self, index: int, *, is_lost: bool = False) -> None:
         """Stop to work for a shard."""
         self.working.discard(index)
-
-    async def cancel(self, index: int) -> None:
-        """Stop immediately."""
-        self.working.discard(index)
-        self.cancelled.add(index)
+        if is_lost:
+            self.lost.add(index)
 
 
 @pytest.fixture
@@ -159,7 +156,7 @@ async def test_shard_that_a_person_gives_to_another_member_is_cancelled(server: 
     lease = server.get("lock-shard-2-of-4")
     server.replace({**lease, "spec": {**lease["spec"], "holderIdentity": "stranger_9"}})
     await asyncio.sleep(3)
-    assert rig.cancelled == {2}
+    assert rig.lost == {2}
     await asyncio.sleep(15)
     assert rig.working == {0, 1, 2, 3}
 
