@@ -21,7 +21,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from rolecall.kube.client import Client, Selection
+from rolecall.kube.client import Selection
 from rolecall.kube.metadata import (
     PRIMARY_ANNOTATION,
     PRIMARY_TYPE_ANNOTATION,
@@ -35,7 +35,6 @@ from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.store import content_digest
 from rolecall.system.blocking_work import kept_running
-from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:  # it makes scopes
@@ -245,19 +244,11 @@ def digest_of_read(obj: RawObject) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """A list and watch of a kind, limited to a namespace and a name by its ``key``.
+    """A list and watch of a kind, limited to a namespace and a name by its ``key``."""
 
-    ``primaries`` are the groups and kinds that the operator reconciles.
-    """
-
-    gvk: GVK
+    kind: "KindReads"
     key: ScopeKey
-    client: Client
-    selection: Selection
-    listener: "KindReads"
-    primaries: frozenset[tuple[str, str]]
-    clock: Clock
-    label_keys: frozenset[str] = frozenset()
+    label_keys: frozenset[str]
     store: CompactStore = field(default_factory=CompactStore)
     position: int = UNKNOWN
     """The version up to which no change is missing, ``UNKNOWN`` before the first list is complete."""
@@ -274,9 +265,11 @@ class Scope:
     def start(self) -> None:
         """List and watch; start again if it already does."""
         self.stop()
-        reflector = Reflector(self.client, self.gvk, self.key[0], self, self.clock, self.selection, is_quiet=True)
-        name = f"reads of {self.gvk} in {self.key[0] or 'all'}"
-        self._task = asyncio.create_task(kept_running(name, reflector.run), name=name)
+        kind, (namespace, name) = self.kind, self.key
+        selection = Selection(name, metadata_only=kind.gvk == SECRET)
+        reflector = Reflector(kind.client, kind.gvk, namespace, self, kind.clock, selection, is_quiet=True)
+        title = f"reads of {kind.gvk} in {namespace or 'all'}"
+        self._task = asyncio.create_task(kept_running(title, reflector.run), name=title)
 
     def stop(self) -> None:
         """Stop watching; the store stays as it is."""
@@ -314,7 +307,7 @@ class Scope:
         present = {key_hash(key) for key in listed_keys}
         was_synced, before = self.is_synced, self.position
         missing = {hashed: "" for hashed in self.store.hashes() if hashed not in present}
-        missing |= {each: name for each, name in self.listener.expected_in(self).items() if each not in present}
+        missing |= {each: name for each, name in self.kind.expected_in(self).items() if each not in present}
         for hashed, name in missing.items():
             known = self.store.get(hashed)
             digest = known.digest if known else ABSENT if was_synced else None
@@ -322,12 +315,12 @@ class Scope:
             if known:
                 self.store.remove(hashed, version)
             after = State(version, ABSENT)
-            change = ReadChange(self.gvk, hashed, State(before, digest), after, name=name, owners=owners)
-            self.listener.deliver(change)
+            change = ReadChange(self.kind.gvk, hashed, State(before, digest), after, name=name, owners=owners)
+            self.kind.deliver(change)
         self.position = max(self.position, version)
         if not was_synced:
             self.store.last_removal = version  # objects may have been deleted before
-            self.listener.on_synced(self)
+            self.kind.on_synced(self)
 
     def on_watch_event(self, event_type: str, obj: RawObject) -> None:
         """Handle an event of a watch, which misses no version before it."""
@@ -345,7 +338,7 @@ class Scope:
         """Report that the scope can't be watched for now."""
         if reason != self.reason:
             self.reason = reason
-            self.listener.on_refused(self, reason)
+            self.kind.on_refused(self, reason)
 
     def replayed(self, key: ObjectKey) -> Iterator[ReadChange]:
         """Yield the present state of an object, if it is known, as a change from an unknown state."""
@@ -354,7 +347,7 @@ class Scope:
             state = State(self.position, ABSENT)
         if state is not None:
             owners = self.store.owners.get(hashed, NO_OWNERS)
-            yield ReadChange(self.gvk, hashed, State(UNKNOWN), state, name=str(key), owners=owners)
+            yield ReadChange(self.kind.gvk, hashed, State(UNKNOWN), state, name=str(key), owners=owners)
 
     def replayed_after(self, version: int, keys: Iterable[ObjectKey] | None) -> Iterator[ReadChange]:
         """Yield the objects that are newer than a version, and the deleted ones of ``keys``.
@@ -363,12 +356,12 @@ class Scope:
         """
         for hashed, state in self.store.newer_than(version):
             owners = self.store.owners.get(hashed, NO_OWNERS)
-            yield ReadChange(self.gvk, hashed, State(UNKNOWN), state, owners=owners)
+            yield ReadChange(self.kind.gvk, hashed, State(UNKNOWN), state, owners=owners)
         for key in keys or ():
             if self.is_synced and self.store.get(hashed := key_hash(key)) is None:
-                yield ReadChange(self.gvk, hashed, State(UNKNOWN), State(self.position, ABSENT), name=str(key))
+                yield ReadChange(self.kind.gvk, hashed, State(UNKNOWN), State(self.position, ABSENT), name=str(key))
         if keys is None and self.store.last_removal > version:
-            yield ReadChange(self.gvk, b"", State(UNKNOWN), State(self.store.last_removal, ABSENT))
+            yield ReadChange(self.kind.gvk, b"", State(UNKNOWN), State(self.store.last_removal, ABSENT))
 
     def _take(self, obj: RawObject, position: int, *, is_listed: bool = False, is_removal: bool = False) -> None:
         """Store an object and deliver its change from the state at a position, if it has changed."""
@@ -391,11 +384,13 @@ class Scope:
             store.put(hashed, after, owners)
         # A list contains no versions in between: the labels that the object had then are unknown.
         shown = (None if is_listed else labels_before, labels)
-        change = ReadChange(self.gvk, hashed, before, after, uid_of(obj), str(key), shown, owners_before | owners)
-        self.listener.deliver(change)
+        change = ReadChange(self.kind.gvk, hashed, before, after, uid_of(obj), str(key), shown, owners_before | owners)
+        self.kind.deliver(change)
 
     def _owners(self, obj: RawObject) -> frozenset[bytes]:
-        references = (each for each in owner_references_of(obj) if (each.gvk.group, each.gvk.kind) in self.primaries)
+        references = (
+            each for each in owner_references_of(obj) if (each.gvk.group, each.gvk.kind) in self.kind.primaries
+        )
         tokens = {owner_token(each.uid) for each in references}
         kind, primary = annotation_of(obj, PRIMARY_TYPE_ANNOTATION), annotation_of(obj, PRIMARY_ANNOTATION)
         if kind and primary:

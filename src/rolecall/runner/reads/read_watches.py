@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from rolecall.kube.client import Client, Selection
-from rolecall.kube.references import GVK, SECRET, ObjectKey
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.kube.selectors import LabelSelector, label_selector
 from rolecall.runner.reads.observed_state import (
     WHOLE_KIND,
@@ -199,14 +199,11 @@ class KindReads:
         return scopes if key is None else [*scopes, self._start(key)]
 
     def _start(self, key: ScopeKey) -> Scope:
-        namespace, name = key
-        selection = Selection(name, metadata_only=self.gvk == SECRET)
         selectors = (selector for lists in self._lists.values() for selector in lists.values())
         label_keys = frozenset(each for selector in selectors for each in _label_keys(selector))
-        scope = Scope(self.gvk, key, self.client, selection, self, self.primaries, self.clock, label_keys)
-        self.scopes[key] = scope
+        scope = self.scopes[key] = Scope(self, key, label_keys)
         scope.start()
-        logger.debug("Watching what runs read", gvk=str(self.gvk), watched_namespace=namespace or "all", name=name)
+        logger.debug("Watching what runs read", gvk=str(self.gvk), watched_namespace=key[0] or "all", name=key[1])
         return scope
 
 
