@@ -24,7 +24,7 @@ from rolecall.runner.config.settings import (
     Settings,
     ansible_debug_logs,
     leader_election_id,
-    output_verbosity,
+    parse_integer,
     watch_namespaces,
 )
 from rolecall.system.logs import get_logger
@@ -172,7 +172,7 @@ def settings_of(options: argparse.Namespace, defaults: Settings, environment: Ma
     return replace(
         settings,
         namespaces=watch_namespaces(environment),
-        output_verbosity=output_verbosity(environment),
+        output_verbosity=parse_integer(environment.get("ANSIBLE_VERBOSITY", "")) or 0,
         debug_logs=ansible_debug_logs(environment),
         leader_election_id=settings.leader_election_id or leader_election_id(environment),
     )

@@ -146,13 +146,8 @@ class WatchController:
             sharded = ShardedPrimaries(watch, shards, self.queue, priority_of, request_scan, self._reads.forget)
             self.primaries.subscribe(sharded.on_change)
             shards.kinds.append(sharded)
-        self.controller = Controller(
-            gvk=watch.gvk,
-            queue=self.queue,
-            workers=workers,
-            reconcile=self.reconciler.reconcile,
-            is_self_trigger=self._is_self_trigger,
-        )
+        reconcile = self.reconciler.reconcile
+        self.controller = Controller(watch.gvk, self.queue, workers, reconcile, self._is_self_trigger)
 
     def _make_reconciler(self, context: OperatorContext) -> Reconciler:
         settings = context.settings

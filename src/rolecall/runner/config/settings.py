@@ -268,11 +268,6 @@ def ansible_debug_logs(environment: Mapping[str, str]) -> bool:
         return False
 
 
-def output_verbosity(environment: Mapping[str, str]) -> int:
-    """Return the number in ANSIBLE_VERBOSITY, or 0."""
-    return parse_integer(environment.get("ANSIBLE_VERBOSITY", "")) or 0
-
-
 def leader_election_id(environment: Mapping[str, str]) -> str:
     """Return the name of the Lease from the deprecated variable OPERATOR_NAME, or an empty string."""
     name = environment.get("OPERATOR_NAME", "")

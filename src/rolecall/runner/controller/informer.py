@@ -185,7 +185,6 @@ class Reflector:
                 await self._yield_if_due()
             await asyncio.sleep(0)
         self.sink.on_list_complete(self.namespace, listed_keys, version)
-        self.sink.on_progress(version)
         self.confirmed_at = self.clock.monotonic()
         return version
 

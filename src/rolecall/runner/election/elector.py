@@ -264,10 +264,10 @@ class Elector:
         return True
 
     async def _take_or_renew(self) -> bool:
-        election, is_held = self.election, self.is_leading and self._lease is not None
-        if is_held and self._lease is not None:
+        election, held = self.election, self._lease if self.is_leading else None
+        if held is not None:
             try:
-                self._lease = await self.client.replace(self._claimed(self._lease))
+                self._lease = await self.client.replace(self._claimed(held))
             except (ConflictError, NotFoundError):
                 self.metrics.count_slow_renewal(election.name)
             else:
@@ -275,7 +275,7 @@ class Elector:
         try:
             self._lease = await self.client.get(LEASE, election.key)
         except NotFoundError:
-            if is_held and election.member_of:
+            if held is not None and election.member_of:
                 self._lease = None
                 return False
             write = self.client.create(self._claimed(new_lease(election.key)))
