@@ -269,7 +269,7 @@ async def dashboard(context: OperatorContext, controllers: list[WatchController]
 
     sources = Sources(
         version=version("rolecall"),
-        kinds=tuple(map(Kind.of, controllers)),
+        kinds=tuple(map(Kind, controllers)),
         manager=context.manager,
         recorder=context.recorder or Recorder(context.client, RecordMemory(0)),  # an empty one
         shards=context.shards,

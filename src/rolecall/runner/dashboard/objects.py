@@ -155,7 +155,7 @@ def kind_view(sources: Sources, kind: Kind, counts: Counter[State]) -> KindView:
         kind=kind.gvk.kind,
         api_version=kind.gvk.api_version,
         content=kind.watched.watch.content.path.name,
-        objects=len(kind.notes),
+        objects=counts.total(),
         states={state: counts[state] for state in State},
         queued=len(controller.queue),
         waiting=controller.queue.waiting,

@@ -141,7 +141,7 @@ class _Handlers:
         kind = self.sources.kind(request.match_info["kind"])
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         key = ObjectKey("" if namespace == NO_NAMESPACE else namespace, name)
-        note = kind.notes.get(key) if kind is not None else None
+        note = kind.note(key) if kind is not None else None
         return (kind, note) if kind is not None and note is not None else None
 
     async def _answer(self, request: web.Request, name: str, view: ListView | ObjectView) -> web.Response:

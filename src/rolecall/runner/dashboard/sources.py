@@ -7,13 +7,11 @@ change, so a list of ten thousand objects reads no objects.
 
 import sys
 from bisect import bisect_left, insort
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.kube.metadata import generation_of, is_being_deleted, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
 from rolecall.runner.dashboard.views import Condition, State, kind_id
@@ -67,54 +65,19 @@ def verdict_of(conditions: tuple[Condition, ...]) -> State:
 
 
 @dataclass(slots=True)
-class KindNotes:
-    """The notes of the objects of one kind that its selector matches, in the order of their names."""
+class Kind:
+    """A watched kind, and the notes of its objects that its selector matches, in the order of their names.
 
-    selector: LabelSelector
+    Notes are made from now on, so its informer must not run yet.
+    """
+
+    watched: WatchController
     _notes: dict[tuple[str, str], ObjectNote] = field(default_factory=dict)
     _order: list[tuple[str, str]] = field(default_factory=list)
 
-    def __len__(self) -> int:
-        """Return the number of objects."""
-        return len(self._order)
-
-    def __iter__(self) -> Iterator[ObjectNote]:
-        """Iterate over the notes as they are now, by namespace and name."""
-        notes = self._notes
-        return iter([notes[each] for each in self._order])
-
-    def get(self, key: ObjectKey) -> ObjectNote | None:
-        """Return the note of an object, None if there is no such object."""
-        return self._notes.get((key.namespace, key.name))
-
-    def on_change(self, change: Change) -> None:
-        """Record a change."""
-        place = change.key.namespace, change.key.name
-        if change.new is None or not self.selector.matches(change.new.labels):
-            self._remove(place)
-            return
-        if place not in self._notes:
-            insort(self._order, place)
-        self._notes[place] = ObjectNote.of(change.key, change.obj)
-
-    def _remove(self, place: tuple[str, str]) -> None:
-        if self._notes.pop(place, None) is not None:
-            del self._order[bisect_left(self._order, place)]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A watched kind and the notes of its objects."""
-
-    watched: WatchController
-    notes: KindNotes
-
-    @classmethod
-    def of(cls, watched: WatchController) -> "Kind":
-        """Return a kind whose notes are made from now on; its informer must not run yet."""
-        notes = KindNotes(watched.watch.selector)
-        watched.primaries.subscribe(notes.on_change)
-        return cls(watched, notes)
+    def __post_init__(self) -> None:
+        """Subscribe to changes."""
+        self.watched.primaries.subscribe(self._on_change)
 
     @property
     def gvk(self) -> GVK:
@@ -125,6 +88,25 @@ class Kind:
     def id(self) -> str:
         """Its name in addresses."""
         return kind_id(self.gvk)
+
+    @property
+    def notes(self) -> list[ObjectNote]:
+        """The notes as they are now, by namespace and name."""
+        return [self._notes[each] for each in self._order]
+
+    def note(self, key: ObjectKey) -> ObjectNote | None:
+        """Return the note of an object, None if there is no such object."""
+        return self._notes.get((key.namespace, key.name))
+
+    def _on_change(self, change: Change) -> None:
+        place = change.key.namespace, change.key.name
+        if change.new is None or not self.watched.watch.selector.matches(change.new.labels):
+            if self._notes.pop(place, None) is not None:
+                del self._order[bisect_left(self._order, place)]
+            return
+        if place not in self._notes:
+            insort(self._order, place)
+        self._notes[place] = ObjectNote.of(change.key, change.obj)
 
 
 @dataclass(frozen=True, slots=True)

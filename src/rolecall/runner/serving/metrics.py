@@ -58,19 +58,24 @@ MAX_USER_METRICS = 1000
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{,199}")
 _MAX_DESCRIPTION = 1000
-_OPERATIONS: Mapping[str, Mapping[str, type]] = {
-    "counter": {"increment": bool, "add": float},
-    "gauge": {
-        "increment": bool,
-        "decrement": bool,
-        "add": float,
-        "subtract": float,
-        "set": float,
-        "set_to_current_time": bool,
+_OPERATIONS: Mapping[str, Mapping[str, tuple[type, Callable[[Any, float], None]]]] = {
+    "counter": {
+        "increment": (bool, lambda counter, _: counter.inc()),
+        "add": (float, lambda counter, value: counter.inc(value)),
     },
-    "histogram": {"observe": float},
-    "summary": {"observe": float},
+    "gauge": {
+        "increment": (bool, lambda gauge, _: gauge.inc()),
+        "decrement": (bool, lambda gauge, _: gauge.dec()),
+        "add": (float, lambda gauge, value: gauge.inc(value)),
+        "subtract": (float, lambda gauge, value: gauge.dec(value)),
+        "set": (float, lambda gauge, value: gauge.set(value)),
+        "set_to_current_time": (bool, lambda gauge, _: gauge.set_to_current_time()),
+    },
+    "histogram": {"observe": (float, lambda histogram, value: histogram.observe(value))},
+    "summary": {"observe": (float, lambda summary, value: summary.observe(value))},
 }
+"""The operations on each kind of metric, with the type of their values, in the order in which they take precedence."""
+
 _TYPE_NAMES: Mapping[type, str] = {str: "a string", float: "a number", bool: "true or false"}
 
 
@@ -352,6 +357,10 @@ class PlainCounter:
     description: str
     value: float = 0.0
 
+    def inc(self, amount: float = 1.0) -> None:
+        """Increase the counter."""
+        self.value += amount
+
     def describe(self) -> Iterable[Metric]:
         """Return the metric whose name the registry reserves."""
         return [Metric(self.name, self.description, "unknown")]
@@ -402,7 +411,7 @@ class UserMetrics:
         known = {PlainCounter: "counter", Gauge: "gauge"}.get(type(metric), "histogram or summary")
         if kind not in known.split():
             raise RefusedError(f"cannot change metric type of {name}, which is a {known}")
-        _change(metric, operations)
+        _change(metric, kind, operations)
 
     def render(self) -> bytes:
         """Return the counters as text."""
@@ -427,7 +436,7 @@ def _read_operations(kind: str, raw: object) -> dict[str, Any]:
     """Return the operations of a request with their values. Raise RefusedError for a value of an invalid type."""
     if not isinstance(raw, dict):
         raise RefusedError(f"{kind}: expected an object, found {raw!r}")
-    operations = {name: _read(raw, name, wanted, f"{kind}.") for name, wanted in _OPERATIONS[kind].items()}
+    operations = {name: _read(raw, name, wanted, f"{kind}.") for name, (wanted, _) in _OPERATIONS[kind].items()}
     if kind == "counter" and (operations["add"] or 0.0) < 0:
         raise RefusedError("counter metrics cannot decrease in value")
     return {name: value for name, value in operations.items() if value is not None}
@@ -441,24 +450,10 @@ def _read(mapping: Mapping[str, Any], name: str, wanted: type, where: str = "") 
     raise RefusedError(f"{where}{name}: expected {_TYPE_NAMES[wanted]}, found {value!r}")
 
 
-def _change(metric: UserMetric, operations: Mapping[str, Any]) -> None:
+def _change(metric: Any, kind: str, operations: Mapping[str, Any]) -> None:
     """Apply the first operation; false and 0 are no operation, except for an observed 0."""
-    if isinstance(metric, PlainCounter):
-        metric.value += 1.0 if operations.get("increment") else float(operations.get("add", 0.0))
-        return
-    if not isinstance(metric, Gauge):
-        metric.observe(float(operations.get("observe", 0.0)))
-        return
-    match next((name for name in _OPERATIONS["gauge"] if operations.get(name)), None):
-        case "increment":
-            metric.inc()
-        case "decrement":
-            metric.dec()
-        case "add":
-            metric.inc(operations["add"])
-        case "subtract":
-            metric.dec(operations["subtract"])
-        case "set":
-            metric.set(operations["set"])
-        case "set_to_current_time":
-            metric.set_to_current_time()
+    known = _OPERATIONS[kind]
+    name = next(filter(operations.get, known), "observe")
+    if name in known:
+        _, apply = known[name]
+        apply(metric, operations.get(name, 0.0))

@@ -218,7 +218,7 @@ class Follower:
 async def test_held_shards_and_foreign_objects_are_reported(cluster: FakeCluster, tmp_path: Path) -> None:
     shards = HeldShards(4, 1.0, Dispatcher())
     bench = Bench(cluster, tmp_path, shards=shards)
-    sources = Sources("1", (Kind.of(bench.controller),), bench.manager, Recorder(cluster, RecordMemory(0)), shards)
+    sources = Sources("1", (Kind(bench.controller),), bench.manager, Recorder(cluster, RecordMemory(0)), shards)
     for number in range(20):
         bench.tell(THING, name=f"thing-{number}")
     shards.take(2)
