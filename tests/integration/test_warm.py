@@ -63,7 +63,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 LEAK = """
 import os
 KEPT = []
-os.register_at_fork(after_in_parent=lambda: KEPT.append(b"x" * 4 * 1024 * 1024))
+os.register_at_fork(after_in_parent=lambda: KEPT.append(b"x" * 80 * 1024 * 1024))
 """
 FORKLESS = """
 import errno, os
@@ -318,7 +318,7 @@ async def test_server_over_its_memory_limit_is_replaced(tmp_path: Path, monkeypa
     role = bench.role("- some.thing.leaky:\n")
     servers = []
     with capture_logs() as logs:
-        async with ForkserverStarter([role.path], growth_limit_bytes=1024 * 1024) as starter:
+        async with ForkserverStarter([role.path]) as starter:
             bench.runner = ProcessRunner(starter)
             for _ in range(2):
                 assert (await bench.run(role)).is_successful

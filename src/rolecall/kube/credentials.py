@@ -15,7 +15,7 @@ import datetime as dt
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,7 @@ from rolecall.kube.official_client import (
     incluster_config,
 )
 from rolecall.kube.transport import http_proxy_of, text_of
-from rolecall.system.files import OwnedDirectory
+from rolecall.system.files import ChangingFiles, OwnedDirectory
 from rolecall.system.logs import get_logger
 
 logger = get_logger("client")
@@ -122,7 +122,7 @@ class ServiceAccount:
     async def load(self, *, ignores_cached: bool = False) -> Configuration:  # noqa: ARG002 - nothing is cached
         """Return the configuration of the service account."""
         names = incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME
-        self._files.record(map(Path, names))
+        self._files.record(names)
         configuration = Configuration()
         with _official_client():
             incluster_config.InClusterConfigLoader(*names, try_refresh_token=False).load_and_set(configuration)
@@ -196,35 +196,6 @@ def _certificates_directory() -> str:
     directory = OwnedDirectory.make("rolecall-certificates-")
     atexit.register(directory.remove)
     return str(directory.path)
-
-
-class ChangingFiles:
-    """Files that other programs replace, and their state when they were read."""
-
-    def __init__(self) -> None:
-        self._signatures: dict[Path, tuple[int, int, int] | None] = {}
-
-    def record(self, files: Iterable[Path]) -> None:
-        """Record the state of files that are about to be read."""
-        self._signatures = {file: _signature(file) for file in files}
-
-    @property
-    def files(self) -> set[Path]:
-        """The files."""
-        return set(self._signatures)
-
-    @property
-    def have_changed(self) -> bool:
-        """Whether a file has been replaced or written since then."""
-        return any(_signature(file) != signature for file, signature in self._signatures.items())
-
-
-def _signature(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class Credentials:
@@ -321,9 +292,8 @@ def _tls_context(configuration: Configuration) -> ssl.SSLContext:
     return context
 
 
-def _tls_files(configuration: Configuration) -> set[Path]:
-    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    return {Path(file) for file in files if file}
+def _tls_files(configuration: Configuration) -> set[str]:
+    return set(filter(None, (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)))
 
 
 def _token_of(configuration: Configuration) -> str:

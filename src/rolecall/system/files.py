@@ -1,4 +1,4 @@
-"""Private files and directories, temporary directories of a process, and a limit for files on disk.
+"""Private files and directories, temporary directories of a process, changed files, and a limit for files on disk.
 
 A killed process removes nothing. The kernel holds a lock on each ``OwnedDirectory`` until its process exits, so the
 next process of this kind finds the abandoned ones. Process ids would be ambiguous: in a container they repeat.
@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +110,41 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+class ChangingFiles:
+    """Files and directories that other programs change, and their state when they were recorded."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[int, int, int] | None] = {}
+
+    def record(self, paths: Iterable[str | Path]) -> None:
+        """Record the state of files that are about to be read."""
+        self._states = {str(path): _state_of(str(path)) for path in paths}
+
+    @property
+    def files(self) -> set[str]:
+        """The paths of the files."""
+        return set(self._states)
+
+    @property
+    def have_changed(self) -> bool:
+        """Whether any of them has changed since then."""
+        return bool(self.changed)
+
+    @property
+    def changed(self) -> str:
+        """The first path that has been replaced, written, or removed since then; an empty string if there is none."""
+        return next((path for path, state in self._states.items() if _state_of(path) != state), "")
+
+
+def _state_of(path: str) -> tuple[int, int, int] | None:
+    """Return a value that differs after a change of a file or directory; None if it doesn't exist."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - many paths, at each start of a run
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.credentials import AFTER_REJECTION_SECONDS, CHECK_SECONDS, Credentials, source_of
 from rolecall.kube.errors import ApiError, KubeError, UnreachableError
 from rolecall.runner.proxy.forward import send
+from rolecall.system import files
 from rolecall.workbench.controlplane.certificates import CertificateAuthority
 from tests.unit.kube.conftest import KEY, ONE, WIDGET, ApiServer, replace_file, serving, write_kubeconfig
 
@@ -213,10 +214,10 @@ async def test_failed_plugin_at_start_is_error(tmp_path: Path, plugin: Plugin) -
 
 
 async def test_bug_is_not_reported_as_unusable_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_file: Path) -> None:
+    def fail(_path: str) -> None:
         raise AttributeError("a misspelled name")
 
-    monkeypatch.setattr(credentials, "_signature", fail)
+    monkeypatch.setattr(files, "_state_of", fail)
     with pytest.raises(AttributeError, match="a misspelled name"):
         await Client.connect(write_kubeconfig(tmp_path, SERVER, {"token": "first"}))
 

@@ -34,13 +34,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from rolecall.kube.client import Client
-from rolecall.kube.credentials import ChangingFiles
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import CONTENT_TYPE, OperatorMetrics, RefusedError
 from rolecall.system.blocking_work import run_in_thread, running_in_background
 from rolecall.system.file_changes import changes_in
+from rolecall.system.files import ChangingFiles
 from rolecall.system.limited_listener import IDLE_SECONDS, LimitedListener
 from rolecall.system.logs import get_logger
 

@@ -47,9 +47,6 @@ REAP_LIMIT_SECONDS = 10.0
 KILL_LIMIT_SECONDS = 5.0
 """How long a killed server may take to end; one that hangs in the kernel doesn't."""
 
-GROWTH_LIMIT_BYTES = 64 * 1024 * 1024
-"""By how much the server may grow before it is replaced. It runs nothing, so it should not grow at all."""
-
 _SHORTAGES = {
     psutil.STATUS_RUNNING: "CPU: raise the pod's CPU limit or request",
     psutil.STATUS_DISK_SLEEP: "disk or memory: raise the pod's memory limit, or use a faster disk",
@@ -183,7 +180,7 @@ class ForkServer:
         loop.add_reader(control, self._read)
 
     @classmethod
-    async def launch(cls, contents: Sequence[Path], growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> Self:
+    async def launch(cls, contents: Sequence[Path]) -> Self:
         """Start a server that prepares itself for the roles and playbooks in ``contents``. Raises OSError."""
         with ExitStack() as undo:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -191,7 +188,7 @@ class ForkServer:
             with theirs:
                 directory = await run_in_thread(lambda: OwnedDirectory.make("rolecall-fork-server-"))
                 undo.callback(directory.remove)
-                arguments = (theirs.fileno(), directory.path, growth_limit_bytes, TITLE_ROOM, *contents)
+                arguments = (theirs.fileno(), directory.path, TITLE_ROOM, *contents)
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-P", "-m", SERVER_MODULE),
                     *map(str, arguments),

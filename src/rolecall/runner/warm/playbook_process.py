@@ -14,7 +14,7 @@ import sys
 import termios
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,7 +27,7 @@ import urllib3
 from rolecall.runner.runs.discovery_image import PROXY_VARIABLE, RunDiscovery
 from rolecall.runner.runs.runner_process import PROGRAM_COMMAND
 from rolecall.runner.warm.ansible_patches import reset_state
-from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus
+from rolecall.runner.warm.ansible_patches.patches import PATCHES
 from rolecall.runner.warm.forked_child import (
     ProcessTitles,
     close_descriptors_except,
@@ -58,14 +58,11 @@ class ForkContext:
     """Adds a note on a process that wasn't forked; see ``runner_process.Notes``."""
     note_descriptor: int
     event_descriptor: int
-    patches: Mapping[str, PatchStatus]
+    patches: Collection[str]
+    """The names of the patches in use."""
     preparations: Sequence[Callable[[], None]]
     """Install in ansible-playbook what the server has prepared for it; see ``preload``."""
     discovery: RunDiscovery | None = None
-
-    def has(self, patch: str) -> bool:
-        """Return whether runs use a patch."""
-        return self.patches[patch].is_in_use
 
     @property
     def shared_descriptors(self) -> tuple[int, ...]:
@@ -153,11 +150,11 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
     set_environment(command.environment)
     context.titles.rename(sys.executable, *command.words)
     sys.argv = list(command.words)
-    events = context.event_descriptor if context.has("event-channel") else None
+    events = context.event_descriptor if "event-channel" in context.patches else None
     reset_state.reset_for_run(context.server_environment, events)
-    if context.has("display-events"):
+    if "display-events" in context.patches:
         reset_state.defer_display_events()
-    if context.has("config-warnings"):
+    if "config-warnings" in context.patches:
         reset_state.report_config_warnings()
     apply_patches(context)
     import_module(command.program).main(sys.argv)
@@ -177,7 +174,7 @@ def apply_patches(context: ForkContext) -> None:
     if context.discovery:
         arguments["known-discovery"] = context.discovery, os.environ.get(PROXY_VARIABLE, "")
     for patch in PATCHES:
-        if patch.name in arguments and context.has(patch.name):
+        if patch.name in arguments and patch.name in context.patches:
             patch.load().install(*arguments[patch.name])
     for install in context.preparations:
         install()

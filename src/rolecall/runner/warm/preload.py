@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus, without
+from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus, installed_patches, names_in_use
 
 COMMON_MODULES = ("ansible.legacy.setup", "ansible.legacy.command", "ansible.legacy.stat", "ansible.legacy.file")
 _PLUGIN_KINDS = ("action", "become", "cache", "callback", "connection", "inventory", "shell", "strategy", "lookup")
@@ -37,7 +37,7 @@ def preload(
     Return the patches again, without those that can't be imported, and the functions that install what was prepared in
     the child that becomes ansible-playbook.
     """
-    names = {status.name for status in statuses if status.is_in_use}
+    names = names_in_use(statuses)
     restore_config_warnings = _hold_config_warnings() if "config-warnings" in names else lambda: None
     _import_ansible()
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # each run prints it itself
@@ -56,8 +56,8 @@ def preload(
                     patch.load()
                 except Exception as error:  # noqa: BLE001 - whatever it is, runs can do without the patch
                     problems[patch.name] = f"it can't be imported: {error}"
-        usable = without(statuses, problems)
-        preparations = list(_preparations(contents, {status.name for status in usable if status.is_in_use}))
+        usable = installed_patches(problems) if problems else list(statuses)
+        preparations = list(_preparations(contents, names_in_use(usable)))
     restore_config_warnings()
     return usable, preparations
 

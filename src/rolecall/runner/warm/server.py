@@ -1,4 +1,4 @@
-"""The fork server: ``python -P -m rolecall.runner.warm.server DESCRIPTOR DIRECTORY GROWTH ROOM [CONTENT...]``.
+"""The fork server: ``python -P -m rolecall.runner.warm.server DESCRIPTOR DIRECTORY ROOM [CONTENT...]``.
 
 It imports what runs need and then waits on an inherited socket. Each request carries the three standard descriptors of
 a run, and those of its discovery if it has one. The server forks a child for it, which does what
@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from rolecall.runner.runs import runner_process
 from rolecall.runner.runs.discovery_image import RunDiscovery
 from rolecall.runner.runs.process_marks import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runner.warm.ansible_patches.event_channel import EventChannel, use_event_channel
-from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork, installed_patches
+from rolecall.runner.warm.ansible_patches.patches import installed_patches, names_in_use
 from rolecall.runner.warm.forked_child import (
     SLOT_VARIABLE,
     ProcessTitles,
@@ -44,19 +44,22 @@ from rolecall.runner.warm.forked_child import (
 )
 from rolecall.runner.warm.playbook_process import ForkContext, fork_spawn_class
 from rolecall.runner.warm.preload import preload
+from rolecall.system.files import ChangingFiles
 from rolecall.system.processes import signal_on_parent_death
 
 MODULE = "rolecall.runner.warm.server"
 _MESSAGE_LIMIT_BYTES = 4096
 _STANDARD_DESCRIPTORS = 3
 _MAX_DESCRIPTORS = 5
+GROWTH_LIMIT_BYTES = 64 * 1024 * 1024
+"""By how much the server may grow before it is replaced. It runs nothing, so it should not grow at all."""
+
 _WATCHED_PACKAGES = ("ansible", "ansible_collections", "ansible_runner", "rolecall")
-_FileState = tuple[int, int, int] | None
 
 
 def main() -> None:
     """Prepare, report that the server is ready, and serve until the operator has ended."""
-    descriptor, server_directory, growth_limit_bytes, _room, *contents = sys.argv[1:]
+    descriptor, server_directory, _room, *contents = sys.argv[1:]
     control = socket.socket(fileno=int(descriptor))
     titles = ProcessTitles.find()
     del os.environ[SLOT_VARIABLE]
@@ -69,14 +72,14 @@ def main() -> None:
     sys.path.insert(sum(part in sys.path[:8] for part in python_path), str(runner_process.COLLECTIONS))
     patches, preparations = installed_patches(), list[Callable[[], None]]()
     gc.disable()  # collections during many imports find nothing; the one below finds what the preparation leaves
-    if can_fork(patches):
+    if "fork" in names_in_use(patches):
         patches, preparations = preload([Path(content) for content in contents], patches)
     os.chdir(directory)
     gc.collect()
     gc.freeze()
     gc.set_threshold(20000, 50, 100)
     gc.enable()
-    server = _Server(control, titles, environment, LoadedState.now(int(growth_limit_bytes)), {}, preparations, patches)
+    server = _Server(control, titles, environment, LoadedState.now(), {}, preparations, names_in_use(patches))
     with suppress(BrokenPipeError):  # the operator has ended in the meantime
         control.send(json.dumps({"ready": [astuple(status) for status in patches]}).encode())
         server.serve()
@@ -96,12 +99,11 @@ def _environment_of_a_run(directory: Path) -> dict[str, str]:
 class LoadedState:
     """The state of the files and directories that this process has loaded, and of its memory, at one time."""
 
-    files: Mapping[str, _FileState]
+    files: ChangingFiles
     memory_bytes: int
-    growth_limit_bytes: int
 
     @classmethod
-    def now(cls, growth_limit_bytes: int) -> Self:
+    def now(cls) -> Self:
         """Record the state of everything that this process has loaded.
 
         The directories of modules and plugins count too: a new file there may take precedence over another one. So does
@@ -112,16 +114,16 @@ class LoadedState:
         configurations = {os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"}  # noqa: PTH111 - pathlib raises without a known home
         if named := os.environ.get("ANSIBLE_CONFIG"):
             configurations.add(named)
-        files = {path: _file_state(path) for path in sorted(loaded | directories | configurations)}
-        return cls(files, _memory_bytes(), growth_limit_bytes)
+        files = ChangingFiles()
+        files.record(sorted(loaded | directories | configurations))
+        return cls(files, _memory_bytes())
 
     def difference(self) -> str:
         """Return what has changed since; an empty string if nothing has."""
-        for path, state in self.files.items():
-            if _file_state(path) != state:
-                return f"{path} has changed"
+        if path := self.files.changed:
+            return f"{path} has changed"
         growth = _memory_bytes() - self.memory_bytes
-        return f"the server has grown by {growth} bytes" if growth > self.growth_limit_bytes else ""
+        return f"the server has grown by {growth} bytes" if growth > GROWTH_LIMIT_BYTES else ""
 
 
 def _loaded_files() -> Iterator[str]:
@@ -129,14 +131,6 @@ def _loaded_files() -> Iterator[str]:
         path = getattr(module, "__file__", None)
         if path and name.partition(".")[0] in _WATCHED_PACKAGES and not path.startswith("<"):
             yield path
-
-
-def _file_state(path: str) -> _FileState:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - plain text, and many
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _memory_bytes() -> int:
@@ -152,7 +146,7 @@ class _Server:
     loaded: LoadedState
     children: dict[int, str]
     preparations: Sequence[Callable[[], None]]
-    patches: Sequence[PatchStatus]
+    patches: Collection[str]
 
     def serve(self) -> None:
         """Fork children until the operator closes its end."""
@@ -239,12 +233,12 @@ class _Server:
                 add_note=notes.add,
                 note_descriptor=notes.descriptor,
                 event_descriptor=channel.descriptor,
-                patches={status.name: status for status in self.patches},
+                patches=self.patches,
                 preparations=self.preparations,
                 discovery=discovery,
             )
             pexpect.spawn = fork_spawn_class(context)
-            uses_channel = context.has("event-channel")
+            uses_channel = "event-channel" in self.patches
             runner_process.main(notes, lambda runner: use_event_channel(runner, channel) if uses_channel else None)
         except BaseException:  # noqa: BLE001 - whatever it is, the operator adds it to the failure of the run
             traceback.print_exc()

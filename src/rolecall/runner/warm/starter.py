@@ -25,8 +25,8 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.content import watched_directories
 from rolecall.runner.runs.process import ColdStarter, RunProcess, RunSpec, Starter, inherited_environment
 from rolecall.runner.runs.process_marks import kill_run_processes
-from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork
-from rolecall.runner.warm.client import GROWTH_LIMIT_BYTES, ForkServer, ServerGoneError, StaleServerError
+from rolecall.runner.warm.ansible_patches.patches import PatchStatus, names_in_use
+from rolecall.runner.warm.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -61,14 +61,12 @@ class StartLimits:
 class ForkserverStarter:
     """Starts each run as a fork of a server; use it as an asynchronous context manager.
 
-    The server prepares itself for the roles and playbooks in ``contents``, and is replaced when it has grown by more
-    than ``growth_limit_bytes``. ``on_replaced`` receives the reason whenever a server takes no further runs: ``stale``,
-    ``exited``, ``unresponsive``, or ``start_timeout``. ``on_patches`` receives the status of each patch of Ansible when
-    a server is ready.
+    The server prepares itself for the roles and playbooks in ``contents``. ``on_replaced`` receives the reason whenever
+    a server takes no further runs: ``stale``, ``exited``, ``unresponsive``, or ``start_timeout``. ``on_patches``
+    receives the status of each patch of Ansible when a server is ready.
     """
 
     contents: Sequence[Path] = ()
-    growth_limit_bytes: int = GROWTH_LIMIT_BYTES
     on_replaced: OnReplaced = lambda _reason: None
     on_patches: OnPatches = lambda _statuses: None
     limits: StartLimits = StartLimits()
@@ -150,7 +148,7 @@ class ForkserverStarter:
         if patches is None:
             return None
         self._cold_seconds = _COLD_AFTER_FAILURE_SECONDS
-        if not can_fork(patches):
+        if "fork" not in names_in_use(patches):
             self._cold_until = float("inf")
             self._retire(server)
             return None
@@ -184,7 +182,7 @@ class ForkserverStarter:
 
     async def _launch(self) -> None:
         try:
-            server = self.server = await ForkServer.launch(self.contents, self.growth_limit_bytes)
+            server = self.server = await ForkServer.launch(self.contents)
         except OSError as error:
             self._start_cold(error)
         else:

@@ -14,9 +14,8 @@ import pytest
 
 from rolecall.runner.warm import server as server_module
 from rolecall.runner.warm.forked_child import ProcessTitles
-from rolecall.runner.warm.server import LoadedState, _Server
-
-GROWTH_LIMIT_BYTES = 1024
+from rolecall.runner.warm.server import GROWTH_LIMIT_BYTES, LoadedState, _Server
+from rolecall.system.files import ChangingFiles
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[_Server, socket.so
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(20)
     with ours, theirs:
-        yield _Server(theirs, ProcessTitles(0, 0, 0), {}, LoadedState({}, 0, 1 << 60), {}, [], []), ours
+        yield _Server(theirs, ProcessTitles(0, 0, 0), {}, LoadedState(ChangingFiles(), 1 << 60), {}, [], ()), ours
 
 
 def response(server: tuple[_Server, socket.socket], streams: int = 3) -> dict[str, object]:
@@ -87,12 +86,12 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ids=["file", "directory", "removal", "configuration", "other-file", "nothing"],
 )
 def test_change_of_loaded_file_is_found(plugin: Path, change: Callable[[Path], object], expected: str) -> None:
-    before = LoadedState.now(1 << 60)
+    before = LoadedState.now()
     change(plugin)
     assert before.difference() == expected.format(home=plugin.parent.parent)
 
 
 def test_growth_beyond_limit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = LoadedState.now(GROWTH_LIMIT_BYTES)
+    before = LoadedState.now()
     monkeypatch.setattr(server_module, "_memory_bytes", lambda: before.memory_bytes + GROWTH_LIMIT_BYTES + 1)
     assert before.difference() == f"the server has grown by {GROWTH_LIMIT_BYTES + 1} bytes"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import distributions
 from pathlib import Path
-from types import ModuleType
-from typing import Literal
+from types import MappingProxyType, ModuleType
+from typing import Final, Literal
 
 from rolecall.runner.config.ansible_config import collection_directories, release_numbers
 from rolecall.runner.warm.ansible_patches.fingerprints import ABSENT, Fingerprints
@@ -36,6 +36,7 @@ TRUSTS_TEMPLATES = (5, 3, 0)
 """The first release of kubernetes.core whose option ``template`` ansible-core 2.19 and newer render."""
 
 State = Literal["in use", "disabled", "not needed"]
+NO_PROBLEMS: Final = MappingProxyType[str, str]({})
 _RESET_STATE = f"{__package__}.reset_state"
 
 
@@ -230,40 +231,35 @@ PATCHES = (
 )
 
 
-def installed_patches() -> list[PatchStatus]:
-    """Return the status of each patch for a run in the environment of this process. Raises OSError and ValueError."""
-    return patch_statuses(Fingerprints.load(), installed_search_path(os.environ))
+def installed_patches(problems: Mapping[str, str] = NO_PROBLEMS) -> list[PatchStatus]:
+    """Return the status of each patch for a run in the environment of this process. Raises OSError and ValueError.
+
+    ``problems`` are reasons why patches can't be used, by name, besides those that this finds.
+    """
+    return patch_statuses(Fingerprints.load(), installed_search_path(os.environ), problems=problems)
 
 
 def patch_statuses(
-    fingerprints: Fingerprints, search_path: Sequence[str], patches: Sequence[Patch] = PATCHES
+    fingerprints: Fingerprints,
+    search_path: Sequence[str],
+    patches: Sequence[Patch] = PATCHES,
+    problems: Mapping[str, str] = NO_PROBLEMS,
 ) -> list[PatchStatus]:
     """Return the status of each patch for the sources in these directories; a patch comes after those that it needs."""
     functions = dict.fromkeys(function for patch in patches for function in (*patch.functions, *patch.optional))
     found = fingerprints.releases_of(functions, search_path)
     statuses: dict[str, PatchStatus] = {}
     for patch in patches:
-        statuses[patch.name] = _status(patch, found, statuses, search_path)
+        status = _status(patch, found, statuses, search_path)
+        if status.is_in_use and patch.name in problems:
+            status = PatchStatus(patch.name, "disabled", problems[patch.name])
+        statuses[patch.name] = status
     return list(statuses.values())
 
 
-def can_fork(statuses: Iterable[PatchStatus]) -> bool:
-    """Return whether runs can be forked at all."""
-    return any(status.name == "fork" and status.is_in_use for status in statuses)
-
-
-def without(statuses: Iterable[PatchStatus], problems: Mapping[str, str]) -> list[PatchStatus]:
-    """Return the statuses with these patches disabled, by name with the reason, and those that need one of them."""
-    patches = {patch.name: patch for patch in PATCHES}
-    found: dict[str, PatchStatus] = {}
-    for status in statuses:
-        if not status.is_in_use:
-            found[status.name] = status
-        elif reason := problems.get(status.name):
-            found[status.name] = PatchStatus(status.name, "disabled", reason)
-        else:
-            found[status.name] = _lacking(patches[status.name], found) or status
-    return list(found.values())
+def names_in_use(statuses: Iterable[PatchStatus]) -> frozenset[str]:
+    """Return the names of the patches that runs use; without ``fork``, no run can be forked."""
+    return frozenset(status.name for status in statuses if status.is_in_use)
 
 
 def installed_search_path(environment: Mapping[str, str]) -> list[str]:
@@ -280,18 +276,12 @@ def _status(
             return PatchStatus(patch.name, "not needed", "kubernetes.core isn't installed")
         if patch.before and release_numbers(installed) >= patch.before:
             return PatchStatus(patch.name, "not needed", f"kubernetes.core {installed} doesn't need it")
-    if lacking := _lacking(patch, earlier):
-        return lacking
+    if lacks := next((name for name in patch.needs if not earlier[name].is_in_use), ""):
+        return PatchStatus(patch.name, "disabled", f"it needs {lacks}", lacks)
     if function := _unknown(patch, found):
         package, problem = package_of(function), "missing" if found[function][0] == ABSENT else "unknown"
         return PatchStatus(patch.name, "disabled", f"{function} of {package} {_version(package, path)} is {problem}")
     return PatchStatus(patch.name, "in use")
-
-
-def _lacking(patch: Patch, earlier: Mapping[str, PatchStatus]) -> PatchStatus | None:
-    """Return the status of a patch that needs another one which isn't used; None if all are used."""
-    lacks = next((name for name in patch.needs if not earlier[name].is_in_use), "")
-    return PatchStatus(patch.name, "disabled", f"it needs {lacks}", lacks) if lacks else None
 
 
 def _unknown(patch: Patch, found: Mapping[str, tuple[str, list[str]]]) -> str:

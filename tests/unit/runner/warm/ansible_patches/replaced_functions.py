@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from rolecall.runner.runs.discovery_image import DiscoveryImage, RunDiscovery, encode
 from rolecall.runner.warm.ansible_patches import reset_state
-from rolecall.runner.warm.ansible_patches.patches import installed_patches
+from rolecall.runner.warm.ansible_patches.patches import installed_patches, names_in_use
 from rolecall.runner.warm.playbook_process import ForkContext, apply_patches
 from rolecall.runner.warm.preload import preload
 
@@ -31,7 +31,7 @@ def main() -> None:
         add_note=lambda _note: None,
         note_descriptor=0,
         event_descriptor=0,
-        patches={status.name: status for status in statuses},
+        patches=names_in_use(statuses),
         preparations=preparations,
         discovery=discovery,
     )
