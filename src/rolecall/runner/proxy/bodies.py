@@ -56,7 +56,8 @@ _MAGIC: Final = b"k8s\x00"
 _ENVELOPE_RAW, _ENVELOPE_ENCODING = 2, 3
 _METADATA: Final = 1
 _DELETE_OPTIONS, _DRY_RUN = 2, 5
-_NAME, _NAMESPACE, _ANNOTATIONS, _OWNER_REFERENCES = 1, 3, 12, 13
+_NAMES: Final = {1: "name", 3: "namespace"}
+_ANNOTATIONS, _OWNER_REFERENCES = 12, 13
 _REFERENCE_STRINGS: Final = {1: "kind", 3: "name", 4: "uid", 5: "apiVersion"}
 _REFERENCE_FLAGS: Final = {6: "controller", 7: "blockOwnerDeletion"}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -304,9 +305,14 @@ def decompress(body: bytes, limit: int) -> bytes | None:
 def decode_protobuf(body: bytes) -> RawObject | None:
     """Return an object's metadata (name, namespace, annotations, owner references), None for a malformed body."""
     try:
-        return {"metadata": _decode_metadata(_object_message(_envelope(body)))}
-    except (IndexError, ValueError, TypeError, AttributeError):
+        message = b"".join(_values(_object_message(body), _METADATA))
+        names = {name: _text(message, number) for number, name in _NAMES.items()}
+        annotations = {_text(entry, 1): _text(entry, 2) for entry in _values(message, _ANNOTATIONS)}
+        references = [_decode_reference(each) for each in _values(message, _OWNER_REFERENCES)]
+    except (IndexError, ValueError):
         return None
+    metadata = {**names, "annotations": annotations, "ownerReferences": references}
+    return {"metadata": {name: value for name, value in metadata.items() if value}}
 
 
 def decode_delete_options(body: bytes, content_type: str, *, is_eviction: bool) -> RawObject | None:
@@ -318,12 +324,11 @@ def decode_delete_options(body: bytes, content_type: str, *, is_eviction: bool) 
         content = decode_object(body, content_type)
         return (content.get("deleteOptions") or {}) if content is not None and is_eviction else content
     try:
-        options = _object_message(_envelope(body))
+        options = _object_message(body)
         if is_eviction:
-            found = (value for number, value in _fields(options) if number == _DELETE_OPTIONS)
-            options = b"".join(value for value in found if isinstance(value, bytes))
-        return {"dryRun": [_decode_string(value) for number, value in _fields(options) if number == _DRY_RUN]}
-    except (IndexError, ValueError, TypeError, AttributeError):
+            options = b"".join(_values(options, _DELETE_OPTIONS))
+        return {"dryRun": [each.decode() for each in _values(options, _DRY_RUN)]}
+    except (IndexError, ValueError):
         return None
 
 
@@ -332,52 +337,35 @@ def add_to_protobuf_metadata(body: bytes, annotations: dict[str, str], reference
     entries = (_bytes(1, name.encode()) + _bytes(2, value.encode()) for name, value in annotations.items())
     added = b"".join(_bytes(_ANNOTATIONS, entry) for entry in entries)
     added += b"".join(_bytes(_OWNER_REFERENCES, _encode_reference(reference)) for reference in references)
-    fields = _envelope(body)
-    raw = _object_message(fields) + _bytes(_METADATA, added)
-    kept = b"".join(_bytes(number, value) for number, value in fields if number != _ENVELOPE_RAW)
-    return _MAGIC + kept + _bytes(_ENVELOPE_RAW, raw)
+    raw = _object_message(body) + _bytes(_METADATA, added)
+    fields = _fields(body[len(_MAGIC) :])
+    others = (_bytes(number, each) for number, each in fields if number != _ENVELOPE_RAW and isinstance(each, bytes))
+    return _MAGIC + b"".join(others) + _bytes(_ENVELOPE_RAW, raw)
 
 
-def _envelope(body: bytes) -> list[tuple[int, bytes]]:
+def _object_message(body: bytes) -> bytes:
     if not body.startswith(_MAGIC):
         raise ValueError(f"found {body[:4]!r} at the start of the body, expected {_MAGIC!r}")
-    return [(number, value) for number, value in _fields(body[len(_MAGIC) :]) if isinstance(value, bytes)]
-
-
-def _object_message(envelope: list[tuple[int, bytes]]) -> bytes:
-    fields = dict(envelope)
-    if fields.get(_ENVELOPE_ENCODING):
-        raise ValueError(f"found content encoding {fields[_ENVELOPE_ENCODING]!r}, expected none")
-    return fields.get(_ENVELOPE_RAW, b"")
-
-
-def _decode_metadata(raw: bytes) -> dict[str, Any]:
-    message = b"".join(value for number, value in _fields(raw) if number == _METADATA and isinstance(value, bytes))
-    metadata: dict[str, Any] = {}
-    for number, value in _fields(message):
-        if not isinstance(value, bytes):
-            continue
-        if number in {_NAME, _NAMESPACE}:
-            metadata["name" if number == _NAME else "namespace"] = value.decode()
-        elif number == _ANNOTATIONS:
-            entry = dict(_fields(value))
-            name, text = (_decode_string(entry.get(part, b"")) for part in (1, 2))
-            metadata.setdefault("annotations", {})[name] = text
-        elif number == _OWNER_REFERENCES:
-            metadata.setdefault("ownerReferences", []).append(_decode_reference(value))
-    return metadata
+    envelope = body[len(_MAGIC) :]
+    if encoding := _text(envelope, _ENVELOPE_ENCODING):
+        raise ValueError(f"found content encoding {encoding!r}, expected none")
+    return b"".join(_values(envelope, _ENVELOPE_RAW)[-1:])
 
 
 def _decode_reference(message: bytes) -> dict[str, Any]:
+    strings = {name: _text(message, number) for number, name in _REFERENCE_STRINGS.items()}
     fields = dict(_fields(message))
-    strings = {name: _decode_string(fields[number]) for number, name in _REFERENCE_STRINGS.items() if number in fields}
     return strings | {name: bool(fields[number]) for number, name in _REFERENCE_FLAGS.items() if number in fields}
 
 
-def _decode_string(value: bytes | int) -> str:
-    if isinstance(value, int):
-        raise ValueError(f"found the number {value!r}, expected a string")  # noqa: TRY004 - the input is invalid
-    return value.decode()
+def _values(message: bytes, number: int) -> list[bytes]:
+    """Return the values of a field that is a string or a message, in order."""
+    return [value for found, value in _fields(message) if found == number and isinstance(value, bytes)]
+
+
+def _text(message: bytes, number: int) -> str:
+    """Return the value of a field that is a string: the last one, an empty one if there is none."""
+    return b"".join(_values(message, number)[-1:]).decode()
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
