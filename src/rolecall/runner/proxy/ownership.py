@@ -47,13 +47,6 @@ class Owner:
         return (gvk.group, gvk.kind, key) == (self.gvk.group, self.gvk.kind, self.key)
 
 
-def required_ownership(owner: Owner, namespace: str) -> Ownership:
-    """Return how a dependent in this namespace (empty for a cluster-scoped dependent) must name its owner."""
-    if not owner.namespaced or namespace == owner.key.namespace:
-        return Ownership.OWNER_REFERENCE
-    return Ownership.ANNOTATION
-
-
 def ownership_of(obj: RawObject, owner: Owner) -> Ownership | None:
     """Return how the object names this owner, None if it does not."""
     references = owner_references_of(obj) if isinstance(metadata_of(obj).get("ownerReferences"), list) else ()
@@ -68,14 +61,22 @@ def is_event(gvk: GVK) -> bool:
     return gvk.kind == "Event" and gvk.group in ("", "events.k8s.io")
 
 
-def requests_adoption(obj: RawObject) -> bool:
-    """Return whether the object has the annotation with which a role adopts an existing object."""
-    return annotation_of(obj, ADOPT_ANNOTATION) == "true"
+def target_ownership(owner: Owner, namespace: str, obj: RawObject, existing: RawObject | None) -> Ownership | None:
+    """Return how an object must name its owner after a write, None if the write is forwarded unchanged.
 
-
-def opts_out_of_ownership(obj: RawObject) -> bool:
-    """Return whether the object has the annotation with which a role creates an object without an owner."""
-    return annotation_of(obj, ADOPT_ANNOTATION) == "false"
+    ``namespace`` is empty for a cluster-scoped object; ``existing`` is the object before the write, None if there is
+    none. With its annotation, a role adopts an existing object, or creates an object without an owner.
+    """
+    adopts = annotation_of(obj, ADOPT_ANNOTATION)
+    if existing is not None and adopts != "true":
+        current = ownership_of(existing, owner)
+        sets_references = "ownerReferences" in metadata_of(obj)
+        return None if current is Ownership.OWNER_REFERENCE and sets_references else current
+    requested = ownership_of(obj, owner)
+    if requested is not None or adopts == "false":
+        return requested
+    is_in_reach = not owner.namespaced or namespace == owner.key.namespace
+    return Ownership.OWNER_REFERENCE if is_in_reach else Ownership.ANNOTATION
 
 
 def with_owner(obj: RawObject, owner: Owner, ownership: Ownership) -> RawObject:

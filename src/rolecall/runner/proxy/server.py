@@ -154,10 +154,8 @@ class Proxy:
             body = proxied.body = await read_body(request)
             content_type = proxied.content_type
             proxied.info = await self._worker.run(body, lambda: with_delete_options(proxied.info, body, content_type))
-        if self._interceptor is not None:
-            intercepted = await self._interceptor.before(proxied)
-            if intercepted is not None:
-                return intercepted
+        if self._interceptor is not None and (intercepted := await self._interceptor(proxied)) is not None:
+            return intercepted
         if is_upgrade(request) and proxied.info.may_upgrade:
             if not self._may_write():
                 return forward.not_leading()

@@ -19,12 +19,11 @@ address twice: without the secret as the server, and with it as the ``proxy-url`
 import asyncio
 import base64
 import hashlib
-import hmac
 import json
 import os
 import secrets
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -307,11 +306,8 @@ class ProxiedRequest:
         )
 
 
-class RequestInterceptor(Protocol):
-    """Is awaited before each request; the sandbox of planned runs imports the objects of the request."""
-
-    async def before(self, request: ProxiedRequest) -> web.Response | None:
-        """Return None to forward the request, or the response that the run gets instead."""
+RequestInterceptor = Callable[[ProxiedRequest], Awaitable[web.Response | None]]
+"""Is awaited before each request, and returns None, or the response that the run gets instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,11 +339,8 @@ class Sessions:
         """
         text = bearer_token(authorization) or basic_credentials(authorization)[0]
         secret, _, name = text.partition(SEPARATOR)
-        presented = _digest(secret)
-        for known, session in self._by_digest.items():
-            if hmac.compare_digest(known, presented):
-                return Caller(session, RequestOrigin.parse(name))
-        return None
+        session = self._by_digest.get(_digest(secret))
+        return None if session is None else Caller(session, RequestOrigin.parse(name))
 
     async def revoke(self, run: ProxiedRun) -> None:
         """Invalidate the secret of a run, cancel its requests and wait until they have ended."""

@@ -53,13 +53,8 @@ from rolecall.runner.proxy.bodies import (
 from rolecall.runner.proxy.forward import read_metadata, send
 from rolecall.runner.proxy.ownership import (
     ADOPT_ANNOTATION,
-    Owner,
-    Ownership,
     is_event,
-    opts_out_of_ownership,
-    ownership_of,
-    requests_adoption,
-    required_ownership,
+    target_ownership,
     with_owner,
 )
 from rolecall.runner.proxy.request_info import RequestInfo
@@ -120,7 +115,7 @@ class OwnerInjector:
         existing = None if info.verb == "create" else await self._existing_metadata(request)
         if existing is None and _is_merge(request):
             return body
-        ownership = _target_ownership(run.owner, key, obj, existing)
+        ownership = target_ownership(run.owner, key.namespace, obj, existing)
         if ownership is None:
             return body
         run.found_dependent(resource, ownership)
@@ -168,18 +163,6 @@ def _key_of(info: RequestInfo, resource: ApiResource, obj: RawObject) -> ObjectK
     in_body = ObjectKey.of_object({"metadata": metadata_of(obj)})
     namespace = (info.namespace or in_body.namespace) if resource.namespaced else ""
     return ObjectKey(namespace, info.name or in_body.name)
-
-
-def _target_ownership(owner: Owner, key: ObjectKey, obj: RawObject, existing: RawObject | None) -> Ownership | None:
-    """Return how the object must name its owner after the write, None if the write is forwarded unchanged."""
-    if existing is not None and not requests_adoption(obj):
-        current = ownership_of(existing, owner)
-        sets_references = "ownerReferences" in metadata_of(obj)
-        return None if current is Ownership.OWNER_REFERENCE and sets_references else current
-    requested = ownership_of(obj, owner)
-    if requested is None and opts_out_of_ownership(obj):
-        return None
-    return requested or required_ownership(owner, key.namespace)
 
 
 def _with_existing_references(request: ProxiedRequest, obj: RawObject, existing: RawObject | None) -> RawObject:

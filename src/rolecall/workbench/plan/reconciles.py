@@ -130,7 +130,7 @@ async def plan_context(
 ) -> AsyncIterator[PlanContext]:
     """Yield the context for objects in the sandbox that the importer fills; ``may_write`` is that of ``Proxy``."""
     interceptor = SandboxInterceptor(importer)
-    proxy = Proxy(importer.client, may_write=may_write, interceptor=interceptor)
+    proxy = Proxy(importer.client, may_write=may_write, interceptor=interceptor.before)
     directory = OwnedDirectory.make("rolecall-plan-")
     try:
         await proxy.start()

@@ -10,8 +10,7 @@ from rolecall.runner.proxy.ownership import (
     Owner,
     Ownership,
     ownership_of,
-    requests_adoption,
-    required_ownership,
+    target_ownership,
     with_owner,
 )
 from tests.unit.json_values import JSON
@@ -33,7 +32,7 @@ REFERENCE = {"apiVersion": "demo.example.com/v1", "kind": "Demo", "name": "one",
     ],
 )
 def test_ownership_depends_on_scopes(owner: Owner, namespace: str, expected: Ownership) -> None:
-    assert required_ownership(owner, namespace) is expected
+    assert target_ownership(owner, namespace, {}, None) is expected
 
 
 @pytest.mark.parametrize("obj", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
@@ -104,9 +103,19 @@ def test_primary_is_recognized_in_any_version(gvk: GVK, key: ObjectKey, expected
     assert NAMESPACED.refers_to(gvk, key) is expected
 
 
-@pytest.mark.parametrize(("value", "expected"), [("true", True), ("True", False), ("false", False), (True, False)])
-def test_only_true_requests_adoption(value: object, expected: bool) -> None:  # noqa: FBT001 - a table
-    assert requests_adoption({"metadata": {"annotations": {"rolecall.dev/adopt": value}}}) is expected
+@pytest.mark.parametrize(
+    ("value", "of_existing", "of_new"),
+    [
+        ("true", Ownership.OWNER_REFERENCE, Ownership.OWNER_REFERENCE),
+        ("True", None, Ownership.OWNER_REFERENCE),
+        ("false", None, None),
+        (True, None, Ownership.OWNER_REFERENCE),
+    ],
+)
+def test_only_true_requests_adoption(value: object, of_existing: Ownership | None, of_new: Ownership | None) -> None:
+    obj = {"metadata": {"annotations": {"rolecall.dev/adopt": value}}}
+    assert target_ownership(NAMESPACED, "ns", obj, {}) is of_existing
+    assert target_ownership(NAMESPACED, "ns", obj, None) is of_new
 
 
 METADATA = st.fixed_dictionaries(
