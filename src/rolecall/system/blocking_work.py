@@ -9,6 +9,7 @@ import contextvars
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -28,14 +29,13 @@ async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    results: list[ResultT] = []
-    errors: list[BaseException] = []
+    outcome: Future[ResultT] = Future()
 
     def run() -> None:
         try:
-            results.append(work())
+            outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - it is raised to the caller
-            errors.append(error)
+            outcome.set_exception(error)
         loop.call_soon_threadsafe(ended.set_result, None)
 
     try:
@@ -43,9 +43,7 @@ async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     except RuntimeError:
         return work()
     await uninterrupted(ended)
-    if errors:
-        raise errors[0]
-    return results[0]
+    return outcome.result()
 
 
 async def kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -63,12 +63,7 @@ def end_descendants(pid: int, grace_seconds: float) -> list[int]:
     deadline = time.monotonic() + grace_seconds
     while (left := descendants(pid)) and time.monotonic() < deadline:
         _await_end(left, deadline)
-    return kill_descendants(pid, KILL_LIMIT_SECONDS)
-
-
-def kill_descendants(pid: int, limit_seconds: float) -> list[int]:
-    """Kill all descendants of a process and return the ids of surviving ones. Blocks."""
-    return kill_all(lambda: descendants(pid), limit_seconds)[1]
+    return kill_all(lambda: descendants(pid), KILL_LIMIT_SECONDS)[1]
 
 
 def kill_all(find: Callable[[], list[psutil.Process]], limit_seconds: float) -> tuple[set[int], list[int]]:

@@ -31,7 +31,7 @@ from rolecall.runner.proxy.sessions import (
     Sessions,
 )
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_own_address, is_upgrade
-from rolecall.runner.proxy.writes import ConditionalWrites, OwnerInjector, removed_uid, with_delete_options
+from rolecall.runner.proxy.writes import Writes, removed_uid, with_delete_options
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
 
@@ -64,8 +64,7 @@ class Proxy:
         self._sessions = Sessions()
         self._tunnels = ConnectTunnels()
         self._worker = BodyWorker()
-        self._owner_injector = OwnerInjector(client, self._worker)
-        self._conditional_writes = ConditionalWrites(client, self._worker)
+        self._writes = Writes(client, self._worker)
         self._read_inspector = ReadInspector(client)
         self._runner: web.ServerRunner | None = None
         self._listener: LimitedListener | None = None
@@ -163,7 +162,7 @@ class Proxy:
         headers = upstream_headers(request.headers, proxied.context)
         if not proxied.info.is_write:
             return await self._read(request, proxied, headers)
-        proxied.sent = await self._owner_injector.inject(proxied)
+        proxied.sent = await self._writes.inject(proxied)
         return await proxied.session.shield_write(self._write(proxied, headers))
 
     async def _write(self, proxied: ProxiedRequest, headers: Headers) -> web.StreamResponse:
@@ -179,7 +178,7 @@ class Proxy:
         accepted = headers.get("Accept", "*/*")
         if "application/json" in accepted and "protobuf" in accepted:
             headers["Accept"] = "application/json"
-        result = await self._conditional_writes.send(proxied, headers)
+        result = await self._writes.send(proxied, headers)
         for obj in result.changed:
             session.record_version(info, resource_version_of(obj), ObjectKey.of_object(obj).name)
             run.wrote(obj)

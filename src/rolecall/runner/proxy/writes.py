@@ -79,8 +79,17 @@ _PRECONDITION_FAILED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerInjector:
-    """Injects the owner into the bodies of writes."""
+class WriteResult:
+    """The response to a write, its body, and the objects in it that the write has changed."""
+
+    response: aiohttp.ClientResponse
+    body: bytes
+    changed: tuple[RawObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Injects the owner into bodies, and sends writes so that their responses show what they have changed."""
 
     client: Client
     worker: BodyWorker
@@ -141,6 +150,66 @@ class OwnerInjector:
         request.session.record_version(request.info, resource_version_of(found))
         return found
 
+    async def send(self, request: ProxiedRequest, headers: Mapping[str, str]) -> WriteResult:
+        """Send a write; the caller records what it has changed. Raises aiohttp.ClientError and OSError."""
+        session, info = request.session, request.info
+        if info.is_dry_run:
+            return await self._send(request, headers)
+        known = session.last_seen_version(info)
+        if info.verb not in {"update", "patch"} or info.subresource not in _VERSIONED_SUBRESOURCES:
+            return await self._with_changed_objects(await self._send(request, headers), known)
+        if known is None:
+            known = await self._current_version(request)
+        result = await self._send_conditionally(request, headers, known)
+        if result is None and (current := await self._current_version(request)) != known:
+            result = await self._send_conditionally(request, headers, current)
+        return result or await self._send(request, headers)
+
+    async def _send_conditionally(
+        self, request: ProxiedRequest, headers: Mapping[str, str], version: str
+    ) -> WriteResult | None:
+        """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
+        body, content_type = request.sent or b"", request.content_type
+        conditional = None
+        if version and not _stores_whole_body(request):
+            conditional = await self.worker.run(body, lambda: with_precondition(body, content_type, version))
+        if conditional is None:
+            result = await self._send(request, headers)
+            is_created = result.response.status == HTTPStatus.CREATED
+            return await self._with_changed_objects(result, "") if is_created else result
+        sent, required = conditional
+        if sent is not body and request.info.verb == "update" and not await self._is_accepted(request, headers):
+            return await self._send(request, headers)
+        result = await self._send(request, headers, sent)
+        if sent is not body and result.response.status in _PRECONDITION_FAILED:
+            return None
+        return await self._with_changed_objects(result, required)
+
+    async def _with_changed_objects(self, result: WriteResult, version: str | None) -> WriteResult:
+        return await self.worker.run(result.body, lambda: _with_changed_objects(result, version))
+
+    async def _is_accepted(self, request: ProxiedRequest, headers: Mapping[str, str]) -> bool:
+        """Return whether the API server accepts a write as the run sent it, in a dry run."""
+        target = f"{request.path}?{request.query}&dryRun=All"
+        result = await self._send(replace(request, target=target), headers)
+        return result.response.status < HTTPStatus.MULTIPLE_CHOICES
+
+    async def _send(
+        self, request: ProxiedRequest, headers: Mapping[str, str], body: bytes | None = None
+    ) -> WriteResult:
+        if request.session.is_revoked:
+            raise ConnectionAbortedError("the run was revoked before its write was sent")
+        data = body or request.sent or None
+        async with await send(self.client, request.method, request.target, headers, data=data) as response:
+            return WriteResult(response, await response.read())
+
+    async def _current_version(self, request: ProxiedRequest) -> str:
+        """Read and record the object's current version, empty if it does not exist or is unreadable."""
+        _, found = await read_metadata(self.client, request.object_path)
+        version = resource_version_of(found)
+        request.session.record_version(request.info, version)
+        return version
+
 
 def _is_merge(request: ProxiedRequest) -> bool:
     """Return whether the body is merged into an object, which must exist."""
@@ -180,112 +249,27 @@ def _with_existing_references(request: ProxiedRequest, obj: RawObject, existing:
     return obj | {"metadata": metadata | {"ownerReferences": kept}} if kept else obj
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionalBody:
-    """A body with the precondition that the object has this version; ``is_added`` if the run's body had none."""
+def with_precondition(body: bytes, content_type: str, version: str) -> tuple[bytes, str] | None:
+    """Return a body with a precondition, and the version that it requires; None if the body cannot express it.
 
-    body: bytes
-    version: str
-    is_added: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """The response to a write, its body, and the objects in it that the write has changed."""
-
-    response: aiohttp.ClientResponse
-    body: bytes
-    changed: tuple[RawObject, ...] = ()
-
-
-def with_precondition(body: bytes, content_type: str, version: str) -> ConditionalBody | None:
-    """Add the precondition to a body that does not have one; return None if the body cannot express it."""
+    A body that has a precondition is returned unchanged, with its own version.
+    """
     content = decode(body, content_type, unique=True)
     if media_type(content_type) == JSON_PATCH:
         if not isinstance(content, list):
             return None
-        test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-        return _encoded([test, *content], version)
-    if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
+        content = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *content]
+    elif not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
         return None
-    if "resourceVersion" in metadata_of(content):
+    elif "resourceVersion" in metadata_of(content):
         own = resource_version_of(content)
-        return None if own in {"", "0"} else ConditionalBody(body, own, is_added=False)
-    return _encoded(content | {"metadata": metadata_of(content) | {"resourceVersion": version}}, version)
-
-
-def _encoded(content: object, version: str) -> ConditionalBody | None:
+        return None if own in {"", "0"} else (body, own)
+    else:
+        content |= {"metadata": metadata_of(content) | {"resourceVersion": version}}
     try:
-        return ConditionalBody(encode(content), version, is_added=True)
+        return encode(content), version
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionalWrites:
-    """Sends writes so that their responses show what they have changed."""
-
-    client: Client
-    worker: BodyWorker
-
-    async def send(self, request: ProxiedRequest, headers: Mapping[str, str]) -> WriteResult:
-        """Send a write; the caller records what it has changed. Raises aiohttp.ClientError and OSError."""
-        session, info = request.session, request.info
-        if info.is_dry_run:
-            return await self._send(request, headers)
-        known = session.last_seen_version(info)
-        if info.verb not in {"update", "patch"} or info.subresource not in _VERSIONED_SUBRESOURCES:
-            return await self._with_changed_objects(await self._send(request, headers), known)
-        if known is None:
-            known = await self._current_version(request)
-        result = await self._send_conditionally(request, headers, known)
-        if result is None and (current := await self._current_version(request)) != known:
-            result = await self._send_conditionally(request, headers, current)
-        return result or await self._send(request, headers)
-
-    async def _send_conditionally(
-        self, request: ProxiedRequest, headers: Mapping[str, str], version: str
-    ) -> WriteResult | None:
-        """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
-        body, content_type = request.sent or b"", request.content_type
-        conditional = None
-        if version and not _stores_whole_body(request):
-            conditional = await self.worker.run(body, lambda: with_precondition(body, content_type, version))
-        if conditional is None:
-            result = await self._send(request, headers)
-            is_created = result.response.status == HTTPStatus.CREATED
-            return await self._with_changed_objects(result, "") if is_created else result
-        if conditional.is_added and request.info.verb == "update" and not await self._is_accepted(request, headers):
-            return await self._send(request, headers)
-        result = await self._send(request, headers, conditional.body)
-        if conditional.is_added and result.response.status in _PRECONDITION_FAILED:
-            return None
-        return await self._with_changed_objects(result, conditional.version)
-
-    async def _with_changed_objects(self, result: WriteResult, version: str | None) -> WriteResult:
-        return await self.worker.run(result.body, lambda: _with_changed_objects(result, version))
-
-    async def _is_accepted(self, request: ProxiedRequest, headers: Mapping[str, str]) -> bool:
-        """Return whether the API server accepts a write as the run sent it, in a dry run."""
-        target = f"{request.path}?{request.query}&dryRun=All"
-        result = await self._send(replace(request, target=target), headers)
-        return result.response.status < HTTPStatus.MULTIPLE_CHOICES
-
-    async def _send(
-        self, request: ProxiedRequest, headers: Mapping[str, str], body: bytes | None = None
-    ) -> WriteResult:
-        if request.session.is_revoked:
-            raise ConnectionAbortedError("the run was revoked before its write was sent")
-        data = body or request.sent or None
-        async with await send(self.client, request.method, request.target, headers, data=data) as response:
-            return WriteResult(response, await response.read())
-
-    async def _current_version(self, request: ProxiedRequest) -> str:
-        """Read and record the object's current version, empty if it does not exist or is unreadable."""
-        _, found = await read_metadata(self.client, request.object_path)
-        version = resource_version_of(found)
-        request.session.record_version(request.info, version)
-        return version
 
 
 def _stores_whole_body(request: ProxiedRequest) -> bool:

@@ -11,7 +11,7 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from itertools import product
@@ -25,7 +25,6 @@ COMMON_MODULES = ("ansible.legacy.setup", "ansible.legacy.command", "ansible.leg
 _PLUGIN_KINDS = ("action", "become", "cache", "callback", "connection", "inventory", "shell", "strategy", "lookup")
 _TASK = re.compile(r"^[\s-]*([a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_.]*)\s*:", re.MULTILINE)
 _CONFIG_WARNINGS = ("_errors", "WARNINGS", "DEPRECATED")
-_PATCHES = "rolecall.runner.warm.ansible_patches"
 _CLIENT_API, _DEPRECATED_CLIENT_API = "kubernetes.client.api", "kubernetes.client.apis"
 
 
@@ -49,15 +48,22 @@ def preload(
                 _prepare_module(name)
         with suppress(Exception):  # not every installation has the collection
             importlib.import_module("ansible.plugins.loader").action_loader.get("kubernetes.core.k8s", class_only=True)
+        modules: dict[str, ModuleType] = {}
         problems: dict[str, str] = {}
         for patch in PATCHES:
             if patch.name in names:
                 try:
-                    patch.load()
+                    modules[patch.name] = patch.load()
                 except Exception as error:  # noqa: BLE001 - whatever it is, runs can do without the patch
                     problems[patch.name] = f"it can't be imported: {error}"
         usable = installed_patches(problems) if problems else list(statuses)
-        preparations = list(_preparations(contents, names_in_use(usable)))
+        preparations = []
+        if "parsed-yaml" in names_in_use(usable):
+            parsed = modules["parsed-yaml"].Documents.of_roles(contents)
+            preparations.append(parsed.install)
+            if "compiled-templates" in names_in_use(usable):
+                documents = [document.original for document in parsed.by_path.values()]
+                preparations.append(modules["compiled-templates"].Templates.of_documents(documents).install)
     restore_config_warnings()
     return usable, preparations
 
@@ -91,16 +97,6 @@ class _UnreportedList(list[Any]):
 
     def __bool__(self) -> bool:
         return False
-
-
-def _preparations(contents: Sequence[Path], patches: Collection[str]) -> Iterator[Callable[[], None]]:
-    if "parsed-yaml" in patches:
-        module = importlib.import_module(f"{_PATCHES}.parsed_yaml")
-        parsed = module.Documents.of_roles(contents)
-        yield parsed.install
-        if "compiled-templates" in patches:
-            module = importlib.import_module(f"{_PATCHES}.compiled_templates")
-            yield module.Templates.of_documents([document.original for document in parsed.by_path.values()]).install
 
 
 def _import_ansible() -> None:
