@@ -39,7 +39,6 @@ from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, Work
 from rolecall.runner.election.shard_member import HeldShards, ShardedPrimaries
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
@@ -122,9 +121,10 @@ class WatchController:
         accepts = shards.accepts(watch.gvk) if shards else None
         self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, backoff, self._metrics, accepts)
         self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
-        self._dependents: set[tuple[GVK, Ownership]] = set()
+        self.dependents: set[tuple[GVK, Ownership]] = set()
+        """The kinds of dependents that runs have created, and how they name their primary."""
         self.primaries: Informer = manager.informer_for(watch.gvk)
-        self._reads = ReadTriggers(
+        self.reads = ReadTriggers(
             watch=watch,
             find=self.primaries.store.get,
             queue=self.queue,
@@ -143,7 +143,7 @@ class WatchController:
         if shards is not None:
             request_scan = self.orphaned_workspaces.request_scan
             priority_of = partial(initial_priority, manages_status=watch.manage_status)
-            sharded = ShardedPrimaries(watch, shards, self.queue, priority_of, request_scan, self._reads.forget)
+            sharded = ShardedPrimaries(watch, shards, self.queue, priority_of, request_scan, self.reads.forget)
             self.primaries.subscribe(sharded.on_change)
             shards.kinds.append(sharded)
         reconcile = self.reconciler.reconcile
@@ -160,7 +160,7 @@ class WatchController:
             proxy=context.proxy,
             own_writes=context.own_writes,
             on_dependent=self._on_dependent_kind,
-            reads=self._reads.sets if self.watch.watch_reads else None,
+            reads=self.reads.sets if self.watch.watch_reads else None,
             discovery=context.discovery,
             environment=context.environment,
         )
@@ -183,22 +183,13 @@ class WatchController:
             known_uid=self._known_uid,
             metrics=self._metrics,
             recorder=context.recorder,
-            reads=self._reads,
+            reads=self.reads,
             tracer=context.tracer,
         )
 
     def _known_uid(self, key: ObjectKey) -> str | None:
         entry = self.primaries.store.get(key)
         return None if entry is None else entry.uid
-
-    @property
-    def followed_dependents(self) -> frozenset[tuple[GVK, Ownership]]:
-        """The kinds of dependents that runs have created, and how they name their primary."""
-        return frozenset(self._dependents)
-
-    def reads_of(self, key: ObjectKey) -> tuple[Target, ...]:
-        """Return the objects and lists that trigger an object because its runs have read them."""
-        return self._reads.sets.targets(key)
 
     def content_changed(self) -> None:
         """Retry all failed objects soon, because the files of the role have changed."""
@@ -220,7 +211,7 @@ class WatchController:
             else:
                 index.remove_primary(key)
         if not is_selected:
-            self._reads.forget(key)
+            self.reads.forget(key)
         is_initial = change.in_initial_list or not self._has_started
         manages_status = self.watch.manage_status
         priority = initial_priority(change.obj, manages_status=manages_status) if is_initial else Priority.HIGH
@@ -256,9 +247,9 @@ class WatchController:
     def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
         """Watch a kind of dependents from its first object on, until the operator stops."""
         gvk, watch = resource.gvk, self.watch
-        if (gvk, ownership) in self._dependents:
+        if (gvk, ownership) in self.dependents:
             return
-        self._dependents.add((gvk, ownership))
+        self.dependents.add((gvk, ownership))
         # Other entries of watches.yaml don't matter here: a trigger on the same kind is another subscriber.
         is_excluded = not watch.watch_dependent_resources or gvk in watch.blacklist
         is_tied_by_name = ownership is Ownership.ANNOTATION and not resource.namespaced
@@ -291,7 +282,7 @@ class WatchController:
 
     def _is_self_trigger(self, key: ObjectKey, cause: Cause) -> bool:
         """Return whether a cause that arrived during a run needs no further run."""
-        is_outdated = isinstance(cause, ReadCause) and not self._reads.sets.counts(key, cause)
+        is_outdated = isinstance(cause, ReadCause) and not self.reads.sets.counts(key, cause)
         return is_outdated or self._self_triggers.is_self_trigger(key, cause)
 
 

@@ -194,7 +194,7 @@ def replica_view(sources: Sources) -> ReplicaView:
 def object_view(sources: Sources, kind: Kind, note: ObjectNote, last: StoredRecord | None) -> ObjectView:
     """Return an object; ``last`` is the record of its last run, if there is one."""
     rows, shards = Rows(sources, kind), sources.shards
-    reads = sorted(map(_read_name, kind.watched.reads_of(note.key)))
+    reads = sorted(map(_read_name, kind.watched.reads.sets.targets(note.key)))
     return ObjectView(
         replica=replica_view(sources),
         row=rows.row(note),
@@ -234,7 +234,7 @@ def _triggers(kind: Kind, reads: list[str]) -> Iterator[TriggerView]:
         }[trigger.reference]
         fields = ", ".join(each.text for each in trigger.fields)
         yield TriggerView(shown(trigger.gvk), how + (f", when {fields} changes" if fields else ""))
-    for gvk, ownership in sorted(kind.watched.followed_dependents, key=str):
+    for gvk, ownership in sorted(kind.watched.dependents, key=str):
         where = "as their owner" if ownership is Ownership.OWNER_REFERENCE else "in their annotations"
         yield TriggerView(shown(gvk), f"created by runs, with this object {where}")
     for name in reads:

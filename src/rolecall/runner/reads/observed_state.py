@@ -271,18 +271,12 @@ class Scope:
         title = f"reads of {kind.gvk} in {namespace or 'all'}"
         self._task = asyncio.create_task(kept_running(title, reflector.run), name=title)
 
-    def stop(self) -> None:
-        """Stop watching; the store stays as it is."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-
-    async def stopped(self) -> None:
-        """Stop watching and wait for the end."""
-        task = self._task
-        self.stop()
+    def stop(self) -> asyncio.Task[None] | None:
+        """Stop watching, and return the task that ends now, if there is one; the store stays as it is."""
+        task, self._task = self._task, None
         if task is not None:
-            await asyncio.gather(task, return_exceptions=True)
+            task.cancel()
+        return task
 
     def keep_labels(self, keys: frozenset[str]) -> None:
         """Keep the labels of further keys; known objects are listed again for them."""

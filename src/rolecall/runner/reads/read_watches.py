@@ -248,7 +248,8 @@ class ReadWatches:
             async with running_in_background("unused watches of reads", self._clean):
                 yield self
         finally:
-            await asyncio.gather(*(scope.stopped() for kind in self.kinds.values() for scope in kind.scopes.values()))
+            ending = (scope.stop() for kind in self.kinds.values() for scope in kind.scopes.values())
+            await asyncio.gather(*filter(None, ending), return_exceptions=True)
 
     def of(self, gvk: GVK, *, namespaced: bool) -> KindReads:
         """Return the watches of a kind; there are none yet for a kind that no object has read."""
