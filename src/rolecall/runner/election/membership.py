@@ -200,20 +200,20 @@ class Membership:
         """When the group Lease was certainly valid for its whole duration; minus infinity if that is unknown."""
         self._election = election
         self._own = names.member(election.identity).name
-        self._view = LeaseView(None, {}, {})
+        self.view = LeaseView(None, {}, {})
         self._observations = LeaseObservations()
         self._looked_at = -math.inf
         self._group_seconds = election.lease_seconds
 
     def see(self, view: LeaseView, started: float, now: float) -> None:
         """Record the result of a look that was sent at ``started``."""
-        group, group_before = view.group, self._view.group
+        group, group_before = view.group, self.view.group
         is_renewed = group is not None and group_before is not None and group_before.version != group.version
         if group is not None and is_renewed and group.holder == self.names.group_holder:
             # It was renewed after the previous look had been sent.
             self.group_since = max(self.group_since, self._looked_at)
             self._group_seconds = group.seconds or self._election.lease_seconds
-        self._view, self._looked_at = view, started
+        self.view, self._looked_at = view, started
         records = [*([group] if group else []), *view.members.values(), *view.shards.values()]
         holders = {self.names.member(record.holder).name for record in view.shards.values() if record.holder}
         missing = dict.fromkeys(holders - view.members.keys(), "")
@@ -240,11 +240,11 @@ class Membership:
     @property
     def group_holder(self) -> str:
         """The holder of the group Lease, empty if it has none."""
-        return "" if self._view.group is None else self._view.group.holder
+        return "" if self.view.group is None else self.view.group.holder
 
     def may_join(self, now: float) -> bool:
         """Return whether the group Lease is free, or held by replicas with the same number of shards."""
-        group = self._view.group
+        group = self.view.group
         return group is None or group.holder in ("", self.names.group_holder) or self._has_expired(group, now)
 
     def why_lost(self, now: float) -> str:
@@ -262,7 +262,7 @@ class Membership:
         duration = self._election.lease_seconds
         others = [
             record.holder
-            for name, record in self._view.members.items()
+            for name, record in self.view.members.items()
             if name != self._own
             and self._is_alive(record, now)
             and now >= self._observations.first(record.name, now) + duration
@@ -271,7 +271,7 @@ class Membership:
 
     def has_members(self, now: float) -> bool:
         """Return whether there may be a member, also one that doesn't count yet."""
-        return any(self._is_alive(record, now) for record in self._view.members.values())
+        return any(self._is_alive(record, now) for record in self.view.members.values())
 
     def decide(self, now: float) -> Iterator[Write]:
         """Yield the writes after a look, in this order."""
@@ -280,20 +280,20 @@ class Membership:
         is_due = age >= self._election.retry_seconds and is_first
         is_overdue = age >= self._election.renew_deadline_seconds * _RENEW_SHARE
         if self.may_join(now) and (not self.is_joined or is_due or is_overdue):
-            yield Write(Purpose.GROUP, self.names.group, self._view.group)
+            yield Write(Purpose.GROUP, self.names.group, self.view.group)
         if not self.is_joined:
             return
-        for record in self._view.members.values():
+        for record in self.view.members.values():
             if record.name != self._own and record.holder and self._has_expired(record, now):
                 yield Write(Purpose.FENCE, self._key(record), record)
         if is_first:
-            holders = {record.holder for record in self._view.shards.values() if record.holder}
+            holders = {record.holder for record in self.view.shards.values() if record.holder}
             needed = {self.names.member(holder).name for holder in holders}
-            for record in self._view.members.values():
+            for record in self.view.members.values():
                 if not record.holder and record.name not in needed:
                     yield Write(Purpose.REMOVE, self._key(record), record)
         handoff = self.handoff
-        if handoff is not None and handoff.is_idle and handoff.index in self._view.shards:
+        if handoff is not None and handoff.is_idle and handoff.index in self.view.shards:
             yield self._shard_write(Purpose.GIVE_UP, handoff.index, handoff.preferred_holder)
         yield from (self._shard_write(Purpose.TAKE, index) for index in self._shards_to_take(now))
 
@@ -303,7 +303,7 @@ class Membership:
             self.group_since = max(self.group_since, started)
             self._group_seconds = self._election.lease_seconds
             self.is_joined = True
-            self._view = replace(self._view, group=None)  # the seen Lease is outdated; the next look shows the new one
+            self.view = replace(self.view, group=None)  # the seen Lease is outdated; the next look shows the new one
         elif write.purpose is Purpose.TAKE:
             self.held.add(write.index)
         elif write.purpose is Purpose.GIVE_UP:
@@ -330,7 +330,7 @@ class Membership:
 
     def _counts(self, now: float) -> dict[str, int]:
         """Return how many shards each member holds."""
-        holders = [record.holder for record in self._view.shards.values()]
+        holders = [record.holder for record in self.view.shards.values()]
         counts = {each: holders.count(each) for each in self.members(now)}
         return counts | {self._election.identity: len(self.held)}
 
@@ -349,33 +349,33 @@ class Membership:
         return [index for index in wanted if self._has_waited(index, 2 * PREFERENCE_SECONDS, now)][:1]
 
     def _is_free(self, index: int, now: float) -> bool:
-        record = self._view.shards.get(index)
+        record = self.view.shards.get(index)
         if record is None or not record.holder:
             return True
         name = self.names.member(record.holder).name
-        member = self._view.members.get(name)
+        member = self.view.members.get(name)
         if member is None:  # a person has removed it, and its holder may not know yet
             return now >= self._observations.first(name, now) + self._election.lease_seconds
         return not member.holder
 
     def _preferred_holder(self, index: int) -> str:
-        record = self._view.shards.get(index)
+        record = self.view.shards.get(index)
         return record.preferred_holder if record is not None and not record.holder else ""
 
     def _is_left_to_another(self, index: int, now: float) -> bool:
         preferred = self._preferred_holder(index)
         if preferred in ("", self._election.identity):
             return False
-        member = self._view.members.get(self.names.member(preferred).name)
+        member = self.view.members.get(self.names.member(preferred).name)
         is_there = member is not None and self._is_alive(member, now)
         return is_there and not self._has_waited(index, PREFERENCE_SECONDS, now)
 
     def _has_waited(self, index: int, seconds: float, now: float) -> bool:
-        record = self._view.shards.get(index)
+        record = self.view.shards.get(index)
         return record is not None and now >= self._observations.changed(record.name, now) + seconds
 
     def _shard_write(self, purpose: Purpose, index: int, preferred_holder: str = "") -> Write:
-        return Write(purpose, self.names.shard(index), self._view.shards.get(index), index, preferred_holder)
+        return Write(purpose, self.names.shard(index), self.view.shards.get(index), index, preferred_holder)
 
     def _key(self, record: LeaseRecord) -> ObjectKey:
         return ObjectKey(self.names.group.namespace, record.name)

@@ -34,7 +34,6 @@ from rolecall.runner.election.elector import (
 from rolecall.runner.election.membership import (
     Handoff,
     LeaseNames,
-    LeaseView,
     Membership,
     Purpose,
     Write,
@@ -72,7 +71,6 @@ class ShardMember:
     _attempts: Attempts = field(init=False)
     _removals: Attempts = field(init=False)
     """Of the Leases of ended members; only they fail without the permission to delete."""
-    _view: LeaseView | None = field(default=None, init=False)
     _working: set[int] = field(default_factory=set, init=False)
     _member_end: float = field(default=math.inf, init=False)
     _reported: tuple[object, ...] = field(default=(), init=False)
@@ -134,7 +132,7 @@ class ShardMember:
 
     async def _free_group(self) -> bool:
         await self._look()
-        group = self._view.group if self._view is not None else None
+        group = self.membership.view.group
         if group is None or group.holder != self.membership.names.group_holder:
             return False
         if self.membership.has_members(self.clock.monotonic()):
@@ -147,7 +145,7 @@ class ShardMember:
         blocked_by, own = "", self.membership.names.group_holder
         while not await self._try_to_look() or not self.membership.may_join(self.clock.monotonic()):
             holder = self.membership.group_holder
-            if self._view is not None and holder != blocked_by:
+            if holder != blocked_by:
                 blocked_by = holder
                 has_shards = holder.startswith("shards/")
                 logger.warning(
@@ -189,8 +187,7 @@ class ShardMember:
         leases: list[RawObject] = []
         async for page, _ in self.client.list_pages(LEASE, self.election.key.namespace):
             leases += page
-        self._view = self.membership.names.view(leases)
-        self.membership.see(self._view, started, self.clock.monotonic())
+        self.membership.see(self.membership.names.view(leases), started, self.clock.monotonic())
         return True
 
     async def _write_all(self) -> bool:
