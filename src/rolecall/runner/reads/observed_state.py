@@ -188,16 +188,16 @@ class CompactStore:
     owners: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
     newest: int = UNKNOWN
     last_removal: int = UNKNOWN
-    _entries: dict[bytes, bytes] = field(default_factory=dict)
+    entries: dict[bytes, bytes] = field(default_factory=dict)
 
     def get(self, hashed: bytes) -> State | None:
         """Return the state of an object, None if there is none."""
-        entry = self._entries.get(hashed)
+        entry = self.entries.get(hashed)
         return None if entry is None else State(*_ENTRY.unpack(entry))
 
     def put(self, hashed: bytes, state: State, owners: frozenset[bytes]) -> None:
         """Store the state of an object, and the tokens of its owners."""
-        self._entries[hashed] = _ENTRY.pack(state.version, state.digest or b"")
+        self.entries[hashed] = _ENTRY.pack(state.version, state.digest or b"")
         self.newest = max(self.newest, state.version)
         if owners:
             self.owners[hashed] = owners
@@ -206,20 +206,16 @@ class CompactStore:
 
     def remove(self, hashed: bytes, version: int) -> None:
         """Remove an object that was deleted at a version."""
-        self._entries.pop(hashed, None)
+        self.entries.pop(hashed, None)
         self.labels.pop(hashed, None)
         self.owners.pop(hashed, None)
         self.last_removal = max(self.last_removal, version)
-
-    def hashes(self) -> list[bytes]:
-        """Return the hashes of all objects."""
-        return list(self._entries)
 
     def newer_than(self, version: int) -> Iterator[tuple[bytes, State]]:
         """Yield the objects of a newer version."""
         if self.newest <= version:
             return
-        for hashed, entry in list(self._entries.items()):
+        for hashed, entry in list(self.entries.items()):
             found, digest = _ENTRY.unpack(entry)
             if found > version:
                 yield hashed, State(found, digest)
@@ -300,7 +296,7 @@ class Scope:
         version = version_of(resource_version)
         present = {key_hash(key) for key in listed_keys}
         was_synced, before = self.is_synced, self.position
-        missing = {hashed: "" for hashed in self.store.hashes() if hashed not in present}
+        missing = {hashed: "" for hashed in self.store.entries if hashed not in present}
         missing |= {each: name for each, name in self.kind.expected_in(self).items() if each not in present}
         for hashed, name in missing.items():
             known = self.store.get(hashed)

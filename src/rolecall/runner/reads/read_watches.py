@@ -58,10 +58,6 @@ class KindReads:
     """The objects in lists that runs have read before a scope has listed."""
     _has_warned: bool = False
 
-    def count_watches(self) -> int:
-        """Count the lists and watches."""
-        return len(self.scopes)
-
     def count_subscriptions(self) -> int:
         """Count the subscriptions to reads, for each object that has read; safe in any thread."""
         return sum(map(len, list(self._subscribers.values())))
@@ -132,7 +128,7 @@ class KindReads:
         keys = {target.key for target in self._by_name.values() if scope.covers(target.key)}
         keys |= self._expected.pop(scope, set())
         narrower = [] if scope.is_synced else self._narrower(scope)
-        known = {hashed: "" for other in narrower for hashed in other.store.hashes()}
+        known = {hashed: "" for other in narrower for hashed in other.store.entries}
         return known | {key_hash(key): str(key) for key in keys}
 
     def on_synced(self, scope: Scope) -> None:
@@ -256,7 +252,7 @@ class ReadWatches:
         if gvk not in self.kinds:
             primaries = frozenset((each.group, each.kind) for each in self.primaries)
             kind = self.kinds[gvk] = KindReads(gvk, namespaced, self.client, primaries, self.clock)
-            self.report(str(gvk), kind.count_watches, kind.count_subscriptions)
+            self.report(str(gvk), lambda: len(kind.scopes), kind.count_subscriptions)
         return self.kinds[gvk]
 
     def warn_unwatchable(self, gvk: GVK) -> None:
