@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
+from operator import itemgetter
 from typing import Any, Final
 
-from rolecall.kube.metadata import metadata_of
+from rolecall.kube.metadata import metadata_of, uid_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress, objects_in
 from rolecall.runner.proxy.sessions import Exchange
@@ -113,17 +114,30 @@ class AccessSet:
             "dependents": [list(each) for each in sorted(self.dependents)],
             "blocksDeletion": self.blocks_deletion,
             "exercised": sorted(self.exercised),
-            "accesses": [_to_json(access, self.usages[access]) for access in sorted(self.usages)],
+            "accesses": [
+                {
+                    **asdict(access),
+                    **{name: sorted(getattr(usage, name)) for name in ("primaries", "tasks", "details")},
+                    "refused": usage.is_forbidden,
+                }
+                for access, usage in sorted(self.usages.items(), key=itemgetter(0))
+            ],
         }
 
     def _add_references(self, record: RunRecord, kept: KeptExchange) -> None:
-        info = kept.exchange.info
+        """Add the owner references to the primary in a response."""
+        info, uid = kept.exchange.info, uid_of(record.obj)
         resource = (info.group, info.resource)
         if resource in self.dependents and (self.blocks_deletion or not info.is_write):
             return  # nothing new, and the search takes time
-        for reference in _references(record, kept):
-            self.dependents.add(resource)
-            self.blocks_deletion |= info.is_write and reference.get("blockOwnerDeletion") is True
+        if not uid or kept.response is None or not kept.may_refer or not info.is_resource:
+            return
+        body = decompress(kept.response.content, MAX_INSPECTED_BYTES)
+        for obj in objects_in(decode(body, kept.exchange.response_type)) if body and uid.encode() in body else ():
+            references = metadata_of(obj).get("ownerReferences") or ()
+            for reference in (each for each in references if each.get("uid") == uid):
+                self.dependents.add(resource)
+                self.blocks_deletion |= info.is_write and reference.get("blockOwnerDeletion") is True
 
     @property
     def _size(self) -> int:
@@ -158,18 +172,6 @@ def _shown(text: str, hides: Callable[[str], bool]) -> str:
     return ANY if hides(text) else text
 
 
-def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
-    """Yield the owner references to the primary in a response."""
-    uid = str(metadata_of(record.obj).get("uid") or "")
-    if not uid or kept.response is None or not kept.may_refer or not kept.exchange.info.is_resource:
-        return
-    body = decompress(kept.response.content, MAX_INSPECTED_BYTES)
-    if body and uid.encode() in body:
-        for obj in objects_in(decode(body, kept.exchange.response_type)):
-            references = metadata_of(obj).get("ownerReferences") or ()
-            yield from (reference for reference in references if reference.get("uid") == uid)
-
-
 def _details(kept: KeptExchange) -> Iterator[str]:
     """Yield the role that a request for a binding grants."""
     exchange = kept.exchange
@@ -178,13 +180,3 @@ def _details(kept: KeptExchange) -> Iterator[str]:
     obj: RawObject | None = decode(kept.body.content, exchange.content_type)
     if isinstance(obj, dict) and (given := obj.get("roleRef")):
         yield json.dumps(given, sort_keys=True)
-
-
-def _to_json(access: Access, usage: Usage) -> dict[str, Any]:
-    return {
-        **asdict(access),
-        "primaries": sorted(usage.primaries),
-        "tasks": sorted(usage.tasks),
-        "refused": usage.is_forbidden,
-        "details": sorted(usage.details),
-    }
