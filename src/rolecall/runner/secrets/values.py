@@ -279,20 +279,15 @@ def _mask_secret(mask: Mask, secret: RawObject) -> RawObject:
     if isinstance(changed.get("data"), dict) and (namespace := metadata_of(secret).get("namespace")):
         own = base64.b64encode(str(namespace).encode()).decode()  # in the token of a service account
         changed["data"] |= {key: value for key, value in secret["data"].items() if (key, value) == ("namespace", own)}
-    if "metadata" in secret:
-        changed["metadata"] = _mask_metadata(mask, secret["metadata"])
+    metadata = secret.get("metadata")
+    if isinstance(metadata, dict) and "annotations" in metadata:
+        annotations = metadata["annotations"]
+        if isinstance(annotations, dict):
+            masked: Any = {name: _mask_annotation(mask, name, value) for name, value in annotations.items()}
+        else:
+            masked = _mask_all(mask, annotations)
+        changed["metadata"] = metadata | {"annotations": masked}
     return changed
-
-
-def _mask_metadata(mask: Mask, metadata: Any) -> Any:
-    if not isinstance(metadata, dict) or "annotations" not in metadata:
-        return metadata
-    annotations = metadata["annotations"]
-    if isinstance(annotations, dict):
-        masked: Any = {name: _mask_annotation(mask, name, value) for name, value in annotations.items()}
-    else:
-        masked = _mask_all(mask, annotations)
-    return metadata | {"annotations": masked}
 
 
 def _mask_annotation(mask: Mask, name: str, value: Any) -> Any:
