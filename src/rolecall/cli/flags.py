@@ -387,7 +387,7 @@ OPERATOR = FlagGroup(
             "record-memory",
             "record_memory_bytes",
             SIZE,
-            "how much memory the last record of each object may take; 0 keeps none",
+            "how much memory the records of the dashboard may take, the last ones of each object; 0 keeps none",
         ),
         Flag("record-dir", "record_directory", DIRECTORY, "write a record of each run into this directory"),
         Flag(

@@ -147,7 +147,7 @@ class Settings:
     """The directory for workspaces; None means a private directory that is removed when the operator stops."""
 
     record_memory_bytes: int = 16 << 20
-    """The maximum memory for the last records of runs; 0 keeps none."""
+    """The maximum memory for the last records of runs, with a dashboard; 0 keeps none."""
 
     record_directory: Path | None = None
     """The directory for the records of runs; None writes none."""

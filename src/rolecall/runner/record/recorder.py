@@ -43,9 +43,6 @@ logger = get_logger("record")
 ROOM_BYTES: Final = 16 << 20
 """The minimum space for the bodies of one run, even if its record is only written to a file."""
 
-RUNS_WITH_DASHBOARD: Final = 10
-"""The maximum number of records of an object in memory if there is a dashboard that shows them."""
-
 _MESSAGE_BYTES: Final = 300
 """The maximum length of the message of a failure in a list."""
 
@@ -63,6 +60,7 @@ class Recorder:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     access_sets: dict[GVK, AccessSet] = field(default_factory=dict)
     has_dashboard: bool = False
+    """Whether records stay in memory: only the dashboard shows those."""
     history: RunHistory = field(default_factory=RunHistory)
     """The lines about the last runs, for the dashboard."""
     mark_unsafe: bool = True
@@ -75,8 +73,7 @@ class Recorder:
         if not budget and directory is None:
             return None
         files = None if directory is None else RecordFiles(directory, settings.record_directory_max_bytes)
-        memory = RecordMemory(budget, max_runs=RUNS_WITH_DASHBOARD if settings.has_ui else 1)
-        return cls(client, memory, files, has_dashboard=settings.has_ui, mark_unsafe=settings.mark_unsafe)
+        return cls(client, RecordMemory(budget), files, has_dashboard=settings.has_ui, mark_unsafe=settings.mark_unsafe)
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Start the record of a run."""
@@ -93,13 +90,16 @@ class Recorder:
         """Store the record of a run that has ended."""
         record.ending = ending
         try:
-            await self._write(watch, record)
+            if self.files is not None:
+                await self._write(self.files, watch, record)
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             text = str(error) if isinstance(error, OSError) else without_text(error)
             logger.warning("Could not write the record of a run", error=text, job=record.ident)
         if self.has_dashboard:
             self.history.add(record, await self._failure(watch, record))
-        self.memory.add(record)
+            self.memory.add(record)
+        else:
+            record.drop()
 
     async def document(self, watch: Watch, record: RunRecord) -> Document:
         """Return a record as it may leave the operator, with its secret values masked."""
@@ -135,21 +135,18 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             return f"not shown: {without_text(error)}"
 
-    async def _write(self, watch: Watch, record: RunRecord) -> None:
+    async def _write(self, files: RecordFiles, watch: Watch, record: RunRecord) -> None:
         """Write the record, and the access set of its kind if the run has added to it."""
         access = self.access_sets.setdefault(watch.gvk, AccessSet(watch.gvk, str(watch.content.path)))
-        if self.files is None:
-            access.add(record)
-            return
         document = await self.document(watch, record)
-        path = await run_in_thread(partial(self.files.write, record, document))
+        path = await run_in_thread(partial(files.write, record, document))
         logger.debug("Record written", file=str(path), job=record.ident)
         if access.add(record, document.hides) or not access.is_written:
             plurals = {}
             for gvk in {watch.gvk, *(trigger.gvk for trigger in watch.triggers)}:
                 with suppress(KubeError):  # the API server doesn't serve it
                     plurals[gvk] = (await self.client.resource(gvk)).plural
-            await run_in_thread(partial(self.files.write_access, watch.gvk, access.to_json(plurals)))
+            await run_in_thread(partial(files.write_access, watch.gvk, access.to_json(plurals)))
             access.is_written = True
 
     async def _secrets(self, watch: Watch, record: RunRecord) -> list[str]:

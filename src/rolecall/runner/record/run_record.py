@@ -260,7 +260,7 @@ class RecordMemory:
 
     budget_bytes: int
     bodies: Bodies = field(default_factory=Bodies)
-    max_runs: int = 1
+    max_runs: int = 10
     _runs: dict[_Object, list[RunRecord]] = field(default_factory=dict)
     """The records of each object, the oldest first; the object whose last one was stored longest ago comes first."""
 

@@ -19,11 +19,13 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.record import recorder as recorder_module
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.recorder import Recorder, digest_of_content
+from rolecall.runner.record.run_record import Ending
 from rolecall.runner.secrets.values import marked_texts, secret_texts
 from tests.support.reconciler_rig import Rig, make_rig
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World
 from tests.unit.fake_cluster import FakeCluster
+from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange
 
 
 def recorder(world: World, **settings: Any) -> Recorder:
@@ -63,14 +65,23 @@ async def test_record_has_no_token_of_the_operator(rig: Rig, cluster: FakeCluste
     assert cluster.token not in path.read_text()
 
 
-async def test_last_record_is_in_memory_until_its_object_is_deleted(rig: Rig) -> None:
-    rig.reconciler.recorder = kept = recorder(rig.world)
+async def test_records_of_the_dashboard_are_in_memory_until_their_object_is_deleted(rig: Rig) -> None:
+    rig.reconciler.recorder = kept = recorder(rig.world, ui_bind_address="127.0.0.1:8090")
     await rig.reconcile()
     await rig.reconcile()
-    assert [record.ident for record in kept.memory.runs(THING, rig.key)] == [rig.runner.jobs[-1].ident]
+    assert [record.ident for record in kept.memory.runs(THING, rig.key)] == [each.ident for each in rig.runner.jobs]
     await rig.world.delete(THING, "one")
     await rig.reconcile()
     assert not kept.memory.runs(THING, rig.key)
+
+
+async def test_no_record_stays_in_memory_without_a_dashboard(rig: Rig) -> None:
+    rig.reconciler.recorder = kept = recorder(rig.world)
+    record = kept.start(rig.reconciler.watch, await rig.thing(), "1", ())
+    record.on_exchange(exchange("GET", CONFIG_MAPS, None, config_map("one")))
+    assert kept.memory.bodies.stored_bytes > 0
+    await kept.finish(rig.reconciler.watch, record, Ending("succeeded"))
+    assert (kept.memory.runs(THING, rig.key), kept.memory.bodies.stored_bytes) == ((), 0)
 
 
 async def test_unwritable_record_does_not_fail_the_run(rig: Rig, tmp_path: Path) -> None:
