@@ -94,11 +94,9 @@ def config_map(world: World, name: str, value: str = "1", **metadata: object) ->
 async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncIterator[Run]:
     """Yield a registered run with its kubeconfig written."""
     primary = await world.client.create(config_map(world, "primary"))
-    proxy = Proxy(world.client)
-    await proxy.start()
     owner = Owner(CONFIG_MAP, ObjectKey(world.namespace, "primary"), primary["metadata"]["uid"], namespaced=True)
     itself = ReportedRun("7", owner)
-    credentials = proxy.register(itself)
-    (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())
-    yield Run(world, proxy, itself, credentials, tmp_path, defined.program_directory)
-    await proxy.stop()
+    async with Proxy(world.client) as proxy:
+        credentials = proxy.register(itself)
+        (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())
+        yield Run(world, proxy, itself, credentials, tmp_path, defined.program_directory)

@@ -206,9 +206,7 @@ async def start(
     async with AsyncExitStack() as stack:
 
         async def start_runs(client: Client) -> Runs:
-            proxy = Proxy(client)
-            await proxy.start()
-            stack.push_async_callback(proxy.stop)
+            proxy = await stack.enter_async_context(Proxy(client))
             bench = Bench(
                 tmp_path, ProcessRunner(await stack.enter_async_context(ForkserverStarter([_known(tmp_path)])))
             )

@@ -59,7 +59,6 @@ async def primary_in(client: Client, directory: Path) -> AsyncIterator[tuple[Wor
     thing = {"apiVersion": "test.rolecall.dev/v1", "kind": "Thing", "metadata": {"name": "primary", "namespace": name}}
     primary = await client.create(thing)
     proxy = Proxy(client)
-    await proxy.start()
     discovery = SharedDiscovery(AggregatedDiscovery(client))
     owner = Owner(THING, ObjectKey.of_object(primary), uid_of(primary), namespaced=True)
 
@@ -75,8 +74,8 @@ async def primary_in(client: Client, directory: Path) -> AsyncIterator[tuple[Wor
         async with credentials(proxy, run, directory, {}) as environment:
             yield environment
 
-    yield World(client, name), grant
-    await proxy.stop()
+    async with proxy:
+        yield World(client, name), grant
     await client.delete(NAMESPACE, ObjectKey("", name))
 
 

@@ -103,7 +103,7 @@ async def run_operator(
             return elector is None or elector.may_write
 
         async with (
-            running_proxy(client, settings, may_write) as proxy,
+            Proxy(client, settings.proxy_port, may_write) as proxy,
             EventRecorder(client).running() as events,
             serving(settings, client, metrics, readiness_checks(manager, chosen)) as metrics_port,
             work_directory(settings) as root,
@@ -215,17 +215,6 @@ def readiness_checks(manager: Manager, runner: Runner) -> list[Check]:
         reason = "not alive; runs start in a new interpreter, which takes longer"
         checks.append(Check("fork-server", is_alive, reason, is_required=False))
     return checks
-
-
-@asynccontextmanager
-async def running_proxy(client: Client, settings: Settings, may_write: Callable[[], bool]) -> AsyncIterator[Proxy]:
-    """Yield the API server as runs see it."""
-    proxy = Proxy(client, settings.proxy_port, may_write=may_write)
-    try:
-        await proxy.start()
-        yield proxy
-    finally:
-        await proxy.stop()
 
 
 def check_directories(settings: Settings) -> None:

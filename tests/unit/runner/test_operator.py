@@ -96,7 +96,7 @@ async def test_start_names_the_cluster(tmp_path: Path, monkeypatch: pytest.Monke
     def stop(*_: object) -> None:
         raise KubeError("the rest of the start is not needed")
 
-    monkeypatch.setattr(operator, "running_proxy", stop)
+    monkeypatch.setattr(operator, "Proxy", stop)
     settings = replace(Settings(), kubeconfig=str(path) if by_flag else None)
     with capture_logs() as lines, pytest.raises(KubeError, match="not needed"):
         await run_operator(settings, (), ScriptedRunner())

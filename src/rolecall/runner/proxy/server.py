@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
+from typing import Self
 
 from aiohttp import web
 from structlog.contextvars import bound_contextvars
@@ -44,7 +45,7 @@ CONNECTIONS = 512
 
 
 class Proxy:
-    """Serves the Kubernetes API to runs. Call ``start`` before ``register``, and ``stop`` at the end.
+    """Serves the Kubernetes API to runs. Enter it before ``register``.
 
     With ``port`` 0 the system chooses a free port. Writes are rejected when ``may_write`` returns False, because
     another replica may be the leader. An ``interceptor`` is awaited before each request.
@@ -69,7 +70,7 @@ class Proxy:
         self._runner: web.ServerRunner | None = None
         self._listener: LimitedListener | None = None
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         """Listen. Raises OSError if the port is in use."""
         server = web.Server(
             self._handle,
@@ -85,8 +86,9 @@ class Proxy:
         await self._runner.setup()
         await web.SockSite(self._runner, self._listener).start()
         logger.info("Proxy started", url=self.url)
+        return self
 
-    async def stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Revoke every run, close all connections and stop listening."""
         await self._sessions.revoke_all()
         if self._runner is not None:

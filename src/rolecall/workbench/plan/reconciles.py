@@ -130,13 +130,11 @@ async def plan_context(
 ) -> AsyncIterator[PlanContext]:
     """Yield the context for objects in the sandbox that the importer fills; ``may_write`` is that of ``Proxy``."""
     interceptor = SandboxInterceptor(importer)
-    proxy = Proxy(importer.client, may_write=may_write, interceptor=interceptor.before)
     directory = OwnedDirectory.make("rolecall-plan-")
     try:
-        await proxy.start()
-        yield PlanContext(settings, interceptor, proxy, runner, directory.path.resolve(), runs_commands)
+        async with Proxy(importer.client, may_write=may_write, interceptor=interceptor.before) as proxy:
+            yield PlanContext(settings, interceptor, proxy, runner, directory.path.resolve(), runs_commands)
     finally:
-        await proxy.stop()
         await run_in_thread(directory.remove)
 
 

@@ -88,11 +88,8 @@ def leadership() -> Leadership:
 async def proxy(api_server: ApiServer, leadership: Leadership) -> AsyncIterator[Proxy]:
     configuration = Configuration(host=api_server.url)
     configuration.api_key["BearerToken"] = OPERATOR_TOKEN
-    async with Client(configuration) as client:
-        proxy = Proxy(client, may_write=lambda: leadership.may_write)
-        await proxy.start()
+    async with Client(configuration) as client, Proxy(client, may_write=lambda: leadership.may_write) as proxy:
         yield proxy
-        await proxy.stop()
 
 
 @pytest.fixture

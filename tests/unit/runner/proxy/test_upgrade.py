@@ -73,9 +73,11 @@ async def proxied(
     """Run a server behind a proxy; yield the proxy, a run and a function that sends the head of a SPDY request."""
     server = await asyncio.start_server(serve, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]
-    async with server, Client(Configuration(host=f"http://127.0.0.1:{port}/prefix")) as client:
-        proxy = Proxy(client)
-        await proxy.start()
+    async with (
+        server,
+        Client(Configuration(host=f"http://127.0.0.1:{port}/prefix")) as client,
+        Proxy(client) as proxy,
+    ):
         run = ProxiedRun("7", Owner(DEMO, ObjectKey("ns", "one"), "uid", namespaced=True))
         credentials = proxy.register(run)
 
@@ -85,10 +87,7 @@ async def proxied(
             writer.write(f"{head}Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream: v4\r\n\r\n".encode())
             return reader, writer
 
-        try:
-            yield proxy, run, connect
-        finally:
-            await proxy.stop()
+        yield proxy, run, connect
 
 
 async def test_spdy_is_forwarded_unchanged() -> None:
