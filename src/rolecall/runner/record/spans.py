@@ -64,6 +64,7 @@ FLUSH_SECONDS: Final = 3.0
 
 _LIBRARY: Final = "opentelemetry"
 _MAX_CHARACTERS: Final = 500
+_TRACEPARENT_CHARACTERS: Final = 55
 _SAMPLED: Final = 1
 """The only flag that requests carry: propagators of older libraries reject a ``traceparent`` with others."""
 
@@ -251,7 +252,8 @@ def _fail(span: Span, error_type: str) -> None:
 
 def _context_of(traceparent: str) -> SpanContext:
     """Return the trace, the span, and the flags of a valid ``traceparent``."""
-    found = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+    # Later versions may be longer, and the propagator rejects long ones.
+    found = TraceContextTextMapPropagator().extract({"traceparent": traceparent[:_TRACEPARENT_CHARACTERS]})
     return get_current_span(found).get_span_context()
 
 

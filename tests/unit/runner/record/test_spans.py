@@ -137,8 +137,11 @@ async def test_request_span_is_below_task_below_run_below_reconcile(run: Traced)
     assert (task.attributes or {})["code.line.number"] == 7
 
 
-async def test_request_of_unknown_task_is_below_the_run_and_linked_to_the_trace_it_carried(run: Traced) -> None:
-    carried = TraceContext(carried="00-" + "b" * 32 + "-00000000000000cc-01")
+@pytest.mark.parametrize(("version", "rest"), [("00", ""), ("01", "-later" * 200)], ids=["this version", "a later one"])
+async def test_request_of_unknown_task_is_below_the_run_and_linked_to_the_trace_it_carried(
+    version: str, rest: str, run: Traced
+) -> None:
+    carried = TraceContext(carried=f"{version}-{'b' * 32}-00000000000000cc-01{rest}")
     run.record.on_exchange(request("GET", PODS, context=carried))
     spans = await run.finish()
     sent = named(spans, "GET pods")
