@@ -141,7 +141,8 @@ def _whole_lines(path: Path) -> list[str]:
         raise EmptyRecordError(f"{path}: the file is empty: expected a record; {_AGAIN}")
     lines = text.split("\n")
     rest = lines.pop()
-    _check_head(path, lines[0] if lines else rest, is_cut=not lines)
+    if lines or not rest.startswith(_START):
+        _check_head(path, lines[0] if lines else rest)
     if not lines:
         raise TruncatedRecordError(f"{path}: the record is truncated: line 1 is incomplete; {_AGAIN}")
     end = _parsed(path, lines[-1], len(lines))
@@ -152,9 +153,7 @@ def _whole_lines(path: Path) -> list[str]:
     return lines
 
 
-def _check_head(path: Path, line: str, *, is_cut: bool) -> None:
-    if is_cut and line.startswith(_START):
-        raise TruncatedRecordError(f"{path}: the record is truncated: line 1 is incomplete; {_AGAIN}")
+def _check_head(path: Path, line: str) -> None:
     head = _parsed(path, line, 1) if line.startswith(_START) else _value(line) or {}
     found = head.get("format")
     if head.get("type") != "head" or not isinstance(found, int) or found < 1:
