@@ -257,11 +257,16 @@ def find_binaries(report: Report, ways: tuple[tuple[str, Fetch], ...] = WAYS) ->
 
 def find_in_cache(target: Path) -> Programs:
     """Give what earlier fetches left of the releases that we want."""
-    pins = target / PINS_FILE
-    if not pins.is_file() or pins.read_text() != PINS:
+    if not _is_current(target):
         return {}
     programs = {name: target / name for name in PROGRAM_NAMES}
     return {name: path for name, path in programs.items() if os.access(path, os.X_OK)}
+
+
+def _is_current(target: Path) -> bool:
+    """Return whether a directory of the cache has programs of the releases that we want."""
+    pins = target / PINS_FILE
+    return pins.is_file() and pins.read_text() == PINS
 
 
 def _fetch(missing: Sequence[Program], target: Path, report: Report, ways: tuple[tuple[str, Fetch], ...]) -> None:
@@ -288,12 +293,11 @@ def _install(name: str, partial: Path, target: Path) -> bool:
     """Move a program into the cache if it was fetched; return whether it was."""
     if not (partial / name).is_file():
         return False
-    pins = target / PINS_FILE
-    if not pins.is_file() or pins.read_text() != PINS:
+    if not _is_current(target):
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         (partial / PINS_FILE).write_text(PINS)
-        (partial / PINS_FILE).replace(pins)
+        (partial / PINS_FILE).replace(target / PINS_FILE)
     (partial / name).chmod(0o755)
     (partial / name).replace(target / name)
     return True

@@ -51,13 +51,10 @@ class Verdict(StrEnum):
     INCOMPLETE = "complete up to a task"
     FAILED = "failed"
 
-
-EXIT_CODES: Final = {
-    Verdict.SAME: ExitCode.SAME,
-    Verdict.DIFFERENT: ExitCode.DIFFERENT,
-    Verdict.INCOMPLETE: ExitCode.INCOMPLETE,
-    Verdict.FAILED: ExitCode.FAILED,
-}
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code for it."""
+        return ExitCode[self.name]
 
 
 class Change(StrEnum):
@@ -137,7 +134,7 @@ class Replays:
     def exit_code(self) -> int:
         """The code of the first record that cannot be replayed, else the worst one of the others."""
         bad = [each.code for each in self.found if isinstance(each, BadRecord)]
-        return bad[0] if bad else worst_of(EXIT_CODES[each.verdict] for each in self.found if isinstance(each, Replay))
+        return bad[0] if bad else worst_of(each.verdict.exit_code for each in self.found if isinstance(each, Replay))
 
 
 @dataclass(slots=True)
