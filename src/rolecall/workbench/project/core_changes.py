@@ -10,20 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jinja2 import TemplateSyntaxError, nodes
-from jinja2.parser import Parser
-
 from rolecall.runner.config.ansible_config import release_numbers
 from rolecall.runner.warm.ansible_patches.patches import TRUSTS_TEMPLATES
 from rolecall.workbench.project.expression_types import (
-    ENVIRONMENT,
     INTEGER,
     MATCH,
     NUMBER,
     STRING,
     type_of_constant,
     type_other_than_boolean,
-    types_of,
+    types_of_expression,
+    types_of_text,
 )
 
 Finding = tuple[object, str]
@@ -77,17 +74,10 @@ def _result_of_condition(condition: Any) -> str | None:
     if not isinstance(condition, str):
         return type_other_than_boolean((type_of_constant(condition),))
     text = condition.strip()
-    try:
-        if not (text.startswith("{{") and text.endswith("}}")):
-            return type_other_than_boolean(types_of(Parser(ENVIRONMENT, text, state="variable").parse_expression()))
-        body = ENVIRONMENT.parse(text).body
-    except TemplateSyntaxError:
-        return None
+    if not (text.startswith("{{") and text.endswith("}}")):
+        return type_other_than_boolean(types_of_expression(text))
     # Ansible evaluates a template first, and then its result if that is a string.
-    output = body[0] if len(body) == 1 else None
-    if not isinstance(output, nodes.Output) or len(output.nodes) != 1:
-        return None
-    found = type_other_than_boolean(types_of(output.nodes[0]))
+    found = type_other_than_boolean(types_of_text(text))
     return None if found in (STRING, MATCH) else found
 
 

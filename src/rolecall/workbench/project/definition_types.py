@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
-from jinja2 import TemplateSyntaxError, nodes
 
 from rolecall.workbench.project.core_changes import K8S
 from rolecall.workbench.project.expression_types import (
     BOOLEAN,
     DICTIONARY,
-    ENVIRONMENT,
     INTEGER,
     LIST,
     NUMBER,
     STRING,
     certain_type,
     type_of_constant,
-    types_of,
+    types_of_text,
 )
 
 Schema = Mapping[str, Any]
@@ -113,7 +111,7 @@ class Definitions:
 
 def _check(value: Any, schema: Schema, path: str) -> Iterator[Finding]:
     """Yield the parts of a value in a task whose type the schema rejects."""
-    found = _type_of_text(value) if isinstance(value, str) else certain_type((type_of_constant(value),))
+    found = certain_type(types_of_text(value) if isinstance(value, str) else (type_of_constant(value),))
     if found and (message := _rejection(found, schema, path)):
         yield value, message
     elif isinstance(value, dict):
@@ -135,20 +133,6 @@ def _rejection(found: str, schema: Schema, path: str) -> str:
 def _child(schema: Schema, key: str) -> Schema:
     found = (schema.get("properties") or {}).get(key, schema.get("additionalProperties"))
     return found if isinstance(found, dict) else {}
-
-
-def _type_of_text(text: str) -> str | None:
-    """Return the type that ansible-core makes of a string in a task, None if it isn't certain."""
-    try:
-        body = ENVIRONMENT.parse(text).body
-    except TemplateSyntaxError:
-        return None
-    if not all(isinstance(each, nodes.Output) for each in body):
-        return None  # a statement can have any result
-    parts = [part for each in body if isinstance(each, nodes.Output) for part in each.nodes]
-    if len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData):
-        return certain_type(types_of(parts[0]))
-    return STRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +187,7 @@ class _TextTemplate:
             return _TAGS.get(node.tag.rpartition(":")[2])
         if node.value not in self.expressions:
             return None
-        found = _type_of_text(f"{{{{{self.expressions[node.value]}}}}}")
+        found = certain_type(types_of_text(f"{{{{{self.expressions[node.value]}}}}}"))
         return found if found in _RENDERED else None
 
     def _line(self, node: yaml.Node) -> int:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from jinja2 import Environment, nodes
+from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2.parser import Parser
 
-ENVIRONMENT: Final = Environment(  # noqa: S701 - it only parses
+_ENVIRONMENT: Final = Environment(  # noqa: S701 - it only parses
     extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"]
 )
 
@@ -53,6 +54,26 @@ def types_of(node: nodes.Node | None) -> Types:
     """Return the types that an expression's result can have."""
     infer = next((infer for kind, infer in _INFERENCES if isinstance(node, kind)), None)
     return infer(node) if infer else _ANY
+
+
+def types_of_text(text: str) -> Types:
+    """Return the types that ansible-core makes of a string in a task: those of its only expression, or a string."""
+    try:
+        body = _ENVIRONMENT.parse(text).body
+    except TemplateSyntaxError:
+        return _ANY
+    parts = [part for each in body if isinstance(each, nodes.Output) for part in each.nodes]
+    if not all(isinstance(each, nodes.Output) for each in body):
+        return _ANY  # a statement can have any result
+    return types_of(parts[0]) if len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData) else (STRING,)
+
+
+def types_of_expression(text: str) -> Types:
+    """Return the types of the result of an expression, as conditions are written."""
+    try:
+        return types_of(Parser(_ENVIRONMENT, text, state="variable").parse_expression())
+    except TemplateSyntaxError:
+        return _ANY
 
 
 def type_of_constant(value: object) -> str | None:

@@ -6,9 +6,18 @@ from ansible.template import Templar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.workbench.project import definition_types
 from rolecall.workbench.project.definition_types import Definitions
-from rolecall.workbench.project.expression_types import BOOLEAN, DICTIONARY, FILTERS, INTEGER, LIST, NUMBER, STRING
+from rolecall.workbench.project.expression_types import (
+    BOOLEAN,
+    DICTIONARY,
+    FILTERS,
+    INTEGER,
+    LIST,
+    NUMBER,
+    STRING,
+    certain_type,
+    types_of_text,
+)
 from tests.unit.workbench.project.projects import since_2_19
 
 PROPERTIES = {
@@ -177,7 +186,7 @@ TYPES = {STRING: str, INTEGER: int, NUMBER: (int, float), BOOLEAN: bool, LIST: l
 def test_certain_type_is_the_type_of_the_result(expression: str) -> None:
     from ansible._internal._datatag._tags import TrustedAsTemplate  # noqa: PLC0415 - since 2.19
 
-    found = definition_types._type_of_text(f"{{{{ {expression} }}}}")
+    found = certain_type(types_of_text(f"{{{{ {expression} }}}}"))
     try:
         result = Templar(DataLoader(), variables=VARIABLES).template(TrustedAsTemplate().tag(f"{{{{ {expression} }}}}"))
     except Exception:  # noqa: BLE001 - a filter raises anything for an input of another type
