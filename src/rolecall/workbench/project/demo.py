@@ -245,16 +245,17 @@ class _Progress:
         for goal in self.goals:
             for namespace in self.namespaces:
                 async for objects, _ in client.list_pages(goal.gvk, namespace):
-                    for obj in objects:
-                        name = str(ObjectKey.of_object(obj))
-                        took = self.operator.last_runs.get((goal.gvk.kind, name), "")
-                        conditions = [each for each in status_of(obj).get("conditions") or () if isinstance(each, dict)]
-                        true = {each.get("type") for each in conditions if each.get("status") == "True"}
-                        # The most important one.
-                        condition = next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")
-                        values, is_done = goal.values(obj), goal.is_reached(obj)
-                        rows.append(Row(goal.gvk.kind, name, condition, values, took, is_done))
+                    rows += [self._row(goal, obj) for obj in objects]
         return rows
+
+    def _row(self, goal: Goal, obj: RawObject) -> Row:
+        """Return the row of an object, with the most important condition that is true."""
+        name = str(ObjectKey.of_object(obj))
+        conditions = [each for each in status_of(obj).get("conditions") or () if isinstance(each, dict)]
+        true = {each.get("type") for each in conditions if each.get("status") == "True"}
+        condition = next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")
+        took = self.operator.last_runs.get((goal.gvk.kind, name), "")
+        return Row(goal.gvk.kind, name, condition, goal.values(obj), took, goal.is_reached(obj))
 
     def _explain(self, console: Console, rows: list[Row]) -> None:
         waiting = ", ".join(f"{row.kind} {row.name}" for row in rows if not row.is_done) or "no objects found"
