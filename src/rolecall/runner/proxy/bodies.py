@@ -111,18 +111,13 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def is_readable(content_type: str) -> bool:
-    """Return whether ``decode`` supports this Content-Type."""
-    found = media_type(content_type)
-    return found in _READABLE or found.endswith(_READABLE_SUFFIXES)
-
-
 def decode(body: bytes, content_type: str, *, unique: bool = False) -> Any:
     """Return the content of a body, None if its format is unsupported, or if it is malformed or beyond its limit.
 
     Of a key that an object has twice, the last value counts; with ``unique``, such a body is malformed.
     """
-    if not is_readable(content_type) or len(body) > MAX_INSPECTED_BYTES:
+    found = media_type(content_type)
+    if not (found in _READABLE or found.endswith(_READABLE_SUFFIXES)) or len(body) > MAX_INSPECTED_BYTES:
         return None
     is_yaml = "yaml" in content_type.lower()
     try:
@@ -197,23 +192,20 @@ _Loader.yaml_constructors = {
 
 def decode_list(body: bytes, visit: Callable[[RawObject], None]) -> RawObject | None:
     """Call ``visit`` with each object of a list or Table in JSON, and return the rest, None for a malformed body."""
+    rest: RawObject = {}
     try:
-        return _read_members(body.decode(), visit)
+        text = body.decode()
+        at = _expect(text, _skip(text, 0), "{")
+        while text[at] != "}":
+            name, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _expect(text, _skip(text, at), ":"))
+            if name in {"items", "rows"} and text[at] == "[":
+                at = _read_objects(text, at + 1, visit)
+            else:
+                rest[name], at = _DECODER.raw_decode(text, at)
+            at = _next(text, at, "}")
     except (ValueError, IndexError, RecursionError):
         return None
-
-
-def _read_members(text: str, visit: Callable[[RawObject], None]) -> RawObject:
-    rest: RawObject = {}
-    at = _expect(text, _skip(text, 0), "{")
-    while text[at] != "}":
-        name, at = _DECODER.raw_decode(text, at)
-        at = _skip(text, _expect(text, _skip(text, at), ":"))
-        if name in {"items", "rows"} and text[at] == "[":
-            at = _read_objects(text, at + 1, visit)
-        else:
-            rest[name], at = _DECODER.raw_decode(text, at)
-        at = _next(text, at, "}")
     return rest
 
 

@@ -79,14 +79,36 @@ def parse(method: str, target: str) -> RequestInfo:
     """Parse a request's method and target (path and query, still percent-encoded)."""
     path, _, query_text = origin_form(target).partition("?")
     query = dict(parse_qsl(query_text, keep_blank_values=True))
-    method = method.upper()
-    parts = unquote(path).strip("/").split("/")
-    match parts:
-        case ["api", version, *rest] if rest:
-            return _resource_request(method, ("", version), rest, query)
-        case ["apis", group, version, *rest] if rest:
-            return _resource_request(method, (group, version), rest, query)
-    return RequestInfo(verb=method.lower())
+    match unquote(path).strip("/").split("/"):
+        case ["api", version, _, *_] as parts:
+            group, parts = "", parts[2:]
+        case ["apis", group, version, _, *_] as parts:
+            parts = parts[3:]
+        case _:
+            return RequestInfo(verb=method.lower())
+    verb = _VERBS.get(method.upper(), method.lower())
+    if parts[0] in _PATH_VERBS:
+        verb, parts = parts[0], parts[1:]
+    namespace, parts = _split_namespace(parts)
+    resource, name, subresource = [*parts, "", "", ""][:3]
+    if not resource:
+        return RequestInfo(verb=method.lower())
+    if not name and verb == "get":
+        is_watch = query.get("watch", "false") not in {"false", "0"}
+        name, verb = _name_in_field_selector(query), "watch" if is_watch else "list"
+    elif not name and verb == "delete":
+        verb = "deletecollection"
+    return RequestInfo(
+        verb=verb,
+        is_resource=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        name=name,
+        subresource=subresource,
+        is_dry_run="dryRun" in query,
+    )
 
 
 def is_valid_target(target: str) -> bool:
@@ -108,34 +130,6 @@ def authority_of(target: str) -> str:
     scheme, separator, rest = target.partition("://")
     is_absolute = separator and scheme.lower() in {"http", "https"}
     return rest.partition("/")[0].rpartition("@")[2] if is_absolute else ""
-
-
-def _resource_request(
-    method: str, group_version: tuple[str, str], parts: list[str], query: dict[str, str]
-) -> RequestInfo:
-    verb = _VERBS.get(method, method.lower())
-    if parts[0] in _PATH_VERBS:
-        verb, parts = parts[0], parts[1:]
-    namespace, parts = _split_namespace(parts)
-    resource, name, subresource = [*parts, "", "", ""][:3]
-    if not resource:
-        return RequestInfo(verb=method.lower())
-    if not name and verb == "get":
-        is_watch = query.get("watch", "false") not in {"false", "0"}
-        name, verb = _name_in_field_selector(query), "watch" if is_watch else "list"
-    elif not name and verb == "delete":
-        verb = "deletecollection"
-    return RequestInfo(
-        verb=verb,
-        is_resource=True,
-        group=group_version[0],
-        version=group_version[1],
-        namespace=namespace,
-        resource=resource,
-        name=name,
-        subresource=subresource,
-        is_dry_run="dryRun" in query,
-    )
 
 
 def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:

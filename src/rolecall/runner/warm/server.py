@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -109,7 +109,8 @@ class LoadedState:
         The directories of modules and plugins count too: a new file there may take precedence over another one. So does
         every path where ansible-core looks for ansible.cfg, except the directory of a run.
         """
-        loaded = set(_loaded_files())
+        modules = [each for name, each in list(sys.modules.items()) if name.partition(".")[0] in _WATCHED_PACKAGES]
+        loaded = {path for each in modules if (path := getattr(each, "__file__", None)) and not path.startswith("<")}
         directories = {os.path.dirname(path) for path in loaded}  # noqa: PTH120 - plain text, and many
         configurations = {os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"}  # noqa: PTH111 - pathlib raises without a known home
         if named := os.environ.get("ANSIBLE_CONFIG"):
@@ -124,13 +125,6 @@ class LoadedState:
             return f"{path} has changed"
         growth = _memory_bytes() - self.memory_bytes
         return f"the server has grown by {growth} bytes" if growth > GROWTH_LIMIT_BYTES else ""
-
-
-def _loaded_files() -> Iterator[str]:
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if path and name.partition(".")[0] in _WATCHED_PACKAGES and not path.startswith("<"):
-            yield path
 
 
 def _memory_bytes() -> int:

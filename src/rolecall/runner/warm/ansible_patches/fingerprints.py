@@ -12,6 +12,7 @@ milliseconds; parsing takes about as long for each changed file.
 import ast
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,8 +50,12 @@ class Fingerprints:
 
     def releases_of(self, functions: Iterable[str], search_path: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
         """Return the installed fingerprint of each function, and the tested releases that have the same one."""
+        by_module: dict[str, list[str]] = defaultdict(list)
+        for function in functions:
+            module, _, name = function.partition(":")
+            by_module[module].append(name)
         found = {}
-        for module, names in _by_module(functions).items():
+        for module, names in by_module.items():
             source = source_of(module, search_path)
             same = self.files.get(module, {}).get(file_digest(source))
             digests = {} if same else digests_of(source, names)
@@ -102,14 +107,6 @@ def _digest_of(tree: ast.Module, name: str) -> str:
         return ABSENT
     text = json.dumps([_canonical(found) for found in definitions], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
-
-
-def _by_module(functions: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for function in functions:
-        module, _, name = function.partition(":")
-        found.setdefault(module, []).append(name)
-    return found
 
 
 def _definitions(scope: ast.AST, name: str) -> Iterator[ast.AST | list[str]]:

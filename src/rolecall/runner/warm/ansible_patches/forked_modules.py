@@ -238,7 +238,8 @@ def _check_source(source: bytes) -> None:
         raise _NotForkable("it is not a new-style Python module")
     if b"respawn" in source:
         raise _NotForkable("it may change its interpreter")
-    if _setting("_MODULE_METADATA"):
+    name = "_MODULE_METADATA"  # not every ansible-core has this setting
+    if constants.config.get_configuration_definition(name) and constants.config.get_config_value(name):
         raise _NotForkable("modules have metadata")
 
 
@@ -274,12 +275,6 @@ def _open_files_limit(task_vars: Mapping[str, Any]) -> int:
     if not isinstance(limit, int):
         raise _NotForkable("its limit of open files is a template")
     return limit
-
-
-def _setting(name: str) -> Any:
-    """Return a setting of ansible-core; None if this ansible-core does not have it."""
-    known = constants.config.get_configuration_definition(name)
-    return known and constants.config.get_config_value(name)
 
 
 def _read_all(*descriptors: int) -> list[bytes]:
