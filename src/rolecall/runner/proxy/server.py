@@ -6,6 +6,9 @@ server; record what it changed or returned; notify the observer. Nothing is forw
 run. Responses of the API server are not changed; errors of the proxy itself are Status objects.
 """
 
+import asyncio
+import hashlib
+import secrets
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -24,21 +27,25 @@ from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_respon
 from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read
 from rolecall.runner.proxy.request_info import authority_of, is_valid_target, origin_form, parse
 from rolecall.runner.proxy.sessions import (
+    SEPARATOR,
     Caller,
     ProxiedRequest,
     ProxiedRun,
     ProxyCredentials,
     RequestInterceptor,
-    Sessions,
+    RequestOrigin,
+    Session,
 )
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_own_address, is_upgrade
 from rolecall.runner.proxy.writes import Writes, removed_uid, with_delete_options
+from rolecall.runner.serving.authentication import basic_credentials, bearer_token
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
 
 logger = get_logger("proxy")
 
 HEADER_BYTES = 1 << 20
+SECRET_BYTES = 32
 SHUTDOWN_SECONDS = 1.0
 CONNECTIONS = 512
 """The maximum number of connections of all runs together."""
@@ -62,7 +69,8 @@ class Proxy:
         self._host, self._port = "127.0.0.1", port
         self._may_write = may_write
         self._interceptor = interceptor
-        self._sessions = Sessions()
+        self._sessions: dict[bytes, Session] = {}
+        """The sessions by the digest of their secret, which is stored nowhere."""
         self._tunnels = ConnectTunnels()
         self._worker = BodyWorker()
         self._writes = Writes(client, self._worker)
@@ -90,7 +98,8 @@ class Proxy:
 
     async def __aexit__(self, *_: object) -> None:
         """Revoke every run, close all connections and stop listening."""
-        await self._sessions.revoke_all()
+        for session in list(self._sessions.values()):
+            await self.revoke(session.run)
         if self._runner is not None:
             await self._runner.cleanup()
         self._worker.stop()
@@ -102,11 +111,14 @@ class Proxy:
 
     def register(self, run: ProxiedRun) -> ProxyCredentials:
         """Start a session for a run and return its credentials."""
-        return ProxyCredentials(self.url, self._sessions.add(run), run.owner.key.namespace)
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._sessions[_digest(secret)] = Session(run)
+        return ProxyCredentials(self.url, secret, run.owner.key.namespace)
 
     async def revoke(self, run: ProxiedRun) -> None:
         """End the session of a run. When this returns, its secret is invalid and none of its requests is in flight."""
-        await self._sessions.revoke(run)
+        revoked = [digest for digest, session in self._sessions.items() if session.run is run]
+        await asyncio.gather(*(self._sessions.pop(digest).revoke() for digest in revoked))
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Authenticate a request, respond to it, and notify the observer of its run."""
@@ -142,10 +154,17 @@ class Proxy:
             return response
 
     def _authenticate(self, request: web.BaseRequest) -> Caller | None:
-        """Return the caller of a request, from its headers or from the CONNECT tunnel it came through."""
-        headers = (request.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization"))
-        found = next(filter(None, map(self._sessions.authenticate, filter(None, headers))), None)
-        return found or self._tunnels.caller_of(request)
+        """Return the caller of a request, from its headers or from the CONNECT tunnel it came through.
+
+        The secret is the token of a Bearer header, or the user name of a Basic header. Only the secret is verified, not
+        the name of the task that follows it.
+        """
+        for name in ("Authorization", "Proxy-Authorization"):
+            header = request.headers.get(name, "")
+            secret, _, task = (bearer_token(header) or basic_credentials(header)[0]).partition(SEPARATOR)
+            if session := self._sessions.get(_digest(secret)):
+                return Caller(session, RequestOrigin.parse(task))
+        return self._tunnels.caller_of(request)
 
     async def _respond(self, request: web.BaseRequest, proxied: ProxiedRequest) -> web.StreamResponse:
         """Prepare a request and forward it."""
@@ -212,6 +231,10 @@ class Proxy:
                 pending.record_response(status, found.content if status == HTTPStatus.OK else None, found.keys)
         await self._read_inspector.report(proxied, found)
         return response
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
 
 
 def _refused(request: web.BaseRequest, target: str) -> web.Response | None:

@@ -18,10 +18,8 @@ address twice: without the secret as the server, and with it as the ``proxy-url`
 
 import asyncio
 import base64
-import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +33,6 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NO_CONTEXT, BodyCapture, NewTraceparent, TraceContext
 from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.serving.authentication import basic_credentials, bearer_token
 
 SEPARATOR: Final = "."
 HIDDEN_MARK: Final = "hidden"
@@ -46,7 +43,6 @@ MAX_RESPONSE_BYTES: Final = 8 << 20
 MAX_STREAM_BYTES: Final = 1 << 20
 """The same for a watch or a log."""
 
-SECRET_BYTES: Final = 32
 WRITE_GRACE_SECONDS = 2.0
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
@@ -316,47 +312,6 @@ class Caller:
 
     session: Session
     origin: RequestOrigin
-
-
-@dataclass(slots=True)
-class Sessions:
-    """The sessions by the digest of their secret."""
-
-    _by_digest: dict[bytes, Session] = field(default_factory=dict)
-
-    def add(self, run: ProxiedRun) -> str:
-        """Start a session for a run and return its secret, which is stored nowhere else."""
-        secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._by_digest[_digest(secret)] = Session(run)
-        return secret
-
-    def authenticate(self, authorization: str) -> Caller | None:
-        """Return the caller whose secret is in an Authorization header, None for any other header.
-
-        It is the token of a Bearer header or the user name of a Basic header.
-
-        Only the secret is verified, not the name of the task that follows it.
-        """
-        text = bearer_token(authorization) or basic_credentials(authorization)[0]
-        secret, _, name = text.partition(SEPARATOR)
-        session = self._by_digest.get(_digest(secret))
-        return None if session is None else Caller(session, RequestOrigin.parse(name))
-
-    async def revoke(self, run: ProxiedRun) -> None:
-        """Invalidate the secret of a run, cancel its requests and wait until they have ended."""
-        revoked = {digest: session for digest, session in self._by_digest.items() if session.run is run}
-        for digest in revoked:
-            del self._by_digest[digest]
-        await asyncio.gather(*(session.revoke() for session in revoked.values()))
-
-    async def revoke_all(self) -> None:
-        """Revoke every run."""
-        for session in list(self._by_digest.values()):
-            await self.revoke(session.run)
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
 
 
 @dataclass(frozen=True, slots=True)

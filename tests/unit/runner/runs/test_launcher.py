@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import stat
@@ -57,7 +58,7 @@ class Recorder:
     def admits(self, job: RunSpec) -> bool:
         """Whether the proxy accepts the job's secret."""
         token = job.environment.secrets["ROLECALL_RUN_SECRET"]
-        return self.proxy._sessions.authenticate(f"Bearer {token}") is not None
+        return hashlib.sha256(token.encode()).digest() in self.proxy._sessions
 
 
 @pytest.fixture
