@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -138,8 +139,10 @@ class Proxy:
             if (refused := _refused(request, target)) is not None:
                 return refused
             info = parse(request.method, target)
+            content_type = request.headers.get("Content-Type", "")
             context = TraceContext.of_request(request.headers, run.new_traceparent)
-            proxied = ProxiedRequest(session, caller.origin, request.method, target, info, request.headers, context)
+            facts = caller.origin, request.method, target, info, time.time(), 0.0, content_type
+            proxied = ProxiedRequest(*facts, context=context, session=session)
             response: web.StreamResponse | None = None
             try:
                 response = await self._respond(request, proxied)
@@ -150,7 +153,8 @@ class Proxy:
                     response = forward.internal_error(error)
             finally:
                 if run.is_recorded:
-                    run.exchanged(proxied.exchange(response))
+                    proxied.finish(request, response)
+                    run.exchanged(proxied)
             return response
 
     def _authenticate(self, request: web.BaseRequest) -> Caller | None:
@@ -183,7 +187,8 @@ class Proxy:
         headers = upstream_headers(request.headers, proxied.context)
         if not proxied.info.is_write:
             return await self._read(request, proxied, headers)
-        proxied.sent = await self._writes.inject(proxied)
+        changed = await self._writes.inject(proxied)
+        proxied.sent = None if changed == proxied.body else changed
         return await proxied.session.shield_write(self._write(proxied, headers))
 
     async def _write(self, proxied: ProxiedRequest, headers: Headers) -> web.StreamResponse:

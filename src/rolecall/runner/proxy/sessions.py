@@ -23,7 +23,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from aiohttp import web
@@ -48,6 +48,7 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost")
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _PROXY: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", *_NO_PROXY)
 _CLUSTER: Final = "proxy-server"
+_IMPERSONATE: Final = "impersonate-"
 _Result = TypeVar("_Result")
 
 
@@ -71,14 +72,14 @@ class RequestOrigin:
             return cls()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exchange:
     """One request of a run and its response.
 
-    ``body`` is that of the task, ``sent`` the forwarded one if the proxy has changed it. ``status`` is None if the
-    request ended without a response. ``response`` is its body, None if there is none, or if it was too long:
-    ``is_cut``. ``impersonated`` has the names and values of the impersonation headers. ``context`` is the trace that
-    the request belongs to.
+    ``target`` is its path and query as in the request line. ``body`` is that of a write, empty for any other request,
+    and ``sent`` the one that is forwarded, None if it is the same. ``status`` is None if the request ended without a
+    response. ``response`` is its body, None if there is none, or if it was too long: ``is_cut``. ``impersonated`` has
+    the names and values of the impersonation headers. ``context`` is the trace that the request belongs to.
     """
 
     origin: RequestOrigin
@@ -96,6 +97,11 @@ class Exchange:
     is_cut: bool = False
     impersonated: tuple[tuple[str, str], ...] = ()
     context: TraceContext = NO_CONTEXT
+
+    def without_bodies(self) -> "Exchange":
+        """Return a copy without the bodies, which takes little memory."""
+        kept = (each.name for each in fields(Exchange) if each.name not in {"body", "sent", "response"})
+        return Exchange(**{name: getattr(self, name) for name in kept})
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,25 +228,12 @@ class Session:
         await asyncio.gather(*requests, *writes, return_exceptions=True)
 
 
-@dataclass(slots=True)
-class ProxiedRequest:
-    """A request of a run on its way through the proxy.
-
-    ``target`` is its path and query as in the request line. ``body`` is that of a write, empty for any other request,
-    and ``sent`` the one that is forwarded. ``capture`` copies a response that is forwarded as it arrives.
-    """
+@dataclass(slots=True, kw_only=True)
+class ProxiedRequest(Exchange):
+    """A request of a run on its way through the proxy; ``capture`` copies a response that is streamed."""
 
     session: Session
-    origin: RequestOrigin
-    method: str
-    target: str
-    info: RequestInfo
-    headers: Mapping[str, str]
-    context: TraceContext
-    body: bytes = b""
-    sent: bytes | None = None
     capture: BodyCapture | None = None
-    _started: float = field(default_factory=time.time)
     _clock: float = field(default_factory=time.monotonic)
 
     @property
@@ -263,11 +256,6 @@ class ProxiedRequest:
         """The path of the object, without the subresource."""
         return self.path.removesuffix(f"/{self.info.subresource}") if self.info.subresource else self.path
 
-    @property
-    def content_type(self) -> str:
-        """The Content-Type of the body, empty if there is none."""
-        return self.headers.get("Content-Type", "")
-
     def capture_response(self, inspected_bytes: int | None) -> BodyCapture | None:
         """Start to copy the response, up to the limit of the inspection, else that of the observer, if there is one."""
         if inspected_bytes is not None:
@@ -276,30 +264,16 @@ class ProxiedRequest:
             self.capture = BodyCapture(MAX_STREAM_BYTES if self.info.is_long_running else MAX_RESPONSE_BYTES)
         return self.capture
 
-    def exchange(self, response: web.StreamResponse | None) -> Exchange:
-        """Return the request with its response, None if it ended without one."""
-        content, is_cut = None, False
+    def finish(self, request: web.BaseRequest, response: web.StreamResponse | None) -> None:
+        """Add the response, None if the request ended without one."""
+        self.duration_seconds = time.monotonic() - self._clock
+        self.impersonated = tuple(each for each in request.headers.items() if each[0].lower().startswith(_IMPERSONATE))
         if isinstance(response, web.Response) and isinstance(response.body, bytes | bytearray):
-            content = bytes(response.body)
+            self.response = bytes(response.body)
         elif self.capture is not None:
-            content, is_cut = self.capture.body, response is None or self.capture.body is None
-        return Exchange(
-            origin=self.origin,
-            method=self.method,
-            target=self.target,
-            info=self.info,
-            started=self._started,
-            duration_seconds=time.monotonic() - self._clock,
-            content_type=self.content_type,
-            body=self.body,
-            sent=None if self.sent == self.body else self.sent,
-            status=None if response is None else response.status,
-            response_type="" if response is None else response.headers.get("Content-Type", ""),
-            response=content,
-            is_cut=is_cut,
-            impersonated=tuple(each for each in self.headers.items() if each[0].lower().startswith("impersonate-")),
-            context=self.context,
-        )
+            self.response, self.is_cut = self.capture.body, response is None or self.capture.body is None
+        if response is not None:
+            self.status, self.response_type = response.status, response.headers.get("Content-Type", "")
 
 
 RequestInterceptor = Callable[[ProxiedRequest], Awaitable[web.Response | None]]

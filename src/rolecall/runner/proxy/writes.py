@@ -169,7 +169,7 @@ class Writes:
         self, request: ProxiedRequest, headers: Mapping[str, str], version: str
     ) -> WriteResult | None:
         """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
-        body, content_type = request.sent or b"", request.content_type
+        body, content_type = request.sent or request.body, request.content_type
         conditional = None
         if version and not _stores_whole_body(request):
             conditional = await self.worker.run(body, lambda: with_precondition(body, content_type, version))
@@ -199,7 +199,7 @@ class Writes:
     ) -> WriteResult:
         if request.session.is_revoked:
             raise ConnectionAbortedError("the run was revoked before its write was sent")
-        data = body or request.sent or None
+        data = body or request.sent or request.body or None
         async with await send(self.client, request.method, request.target, headers, data=data) as response:
             return WriteResult(response, await response.read())
 

@@ -181,7 +181,7 @@ class RunRecord:
         if len(self.exchanges) >= MAX_EXCHANGES:
             self.is_complete = False
             return
-        bare = replace(exchange, body=b"", sent=None, response=None)
+        bare = exchange.without_bodies()
         response = exchange.response or b""
         if self._used_bytes + len(exchange.body) + len(exchange.sent or b"") + len(response) > self.room_bytes:
             self.is_complete = False

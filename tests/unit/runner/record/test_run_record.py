@@ -122,13 +122,13 @@ def test_hidden_failure_names_the_rejected_request_of_its_task() -> None:
     denied = exchange("POST", "/api/v1/namespaces/ns/secrets", {"data": "s3cret"}, {"message": "s3cret"}, status=403)
     scaled = exchange("PATCH", "/apis/apps/v1/namespaces/ns/deployments/s3cret/scale", status=422)
     found = exchange("GET", "/api/v1/namespaces/ns/secrets/s3cret", status=200)
-    expected = {
-        (denied,): "; the API server rejected its last request with 403: create secrets",
-        (denied, scaled): "; the API server rejected its last request with 422: patch deployments.apps/scale",
-        (denied, found): "",
-        (): "",
-    }
-    for exchanges, text in expected.items():
+    expected = [
+        ([denied], "; the API server rejected its last request with 403: create secrets"),
+        ([denied, scaled], "; the API server rejected its last request with 422: patch deployments.apps/scale"),
+        ([denied, found], ""),
+        ([], ""),
+    ]
+    for exchanges, text in expected:
         record = make_record(*exchanges)
         failures = [TaskFailure("Read", "", HIDDEN, TASK.task), TaskFailure("Other", "", HIDDEN, "t9")]
         failures.append(TaskFailure("Shown", "", "no", TASK.task))
