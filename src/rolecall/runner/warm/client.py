@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,10 +39,10 @@ UNKNOWN_CODE = 255
 """The exit code of a process whose parent doesn't report it, as in asyncio."""
 
 RESPONSE_LIMIT_SECONDS = 10.0
-"""How long a response may take while the server makes no progress; it needs milliseconds."""
+"""How long a response, or the exit code of a child that has ended, may take while the server makes no progress.
 
-REAP_LIMIT_SECONDS = 10.0
-"""How long the exit code of a process that has ended may take while the server makes no progress."""
+It needs milliseconds.
+"""
 
 KILL_LIMIT_SECONDS = 5.0
 """How long a killed server may take to end; one that hangs in the kernel doesn't."""
@@ -70,24 +70,23 @@ class ForkedProcess:
     """A forked run, with the interface of a process that asyncio has started; see ``process.RunProcess``.
 
     The server sends a pidfd with each process. Signals go to it, so they can't reach another process that got the same
-    id. It also reports the end of the process; ``on_exit`` is called with the name of the run then, and returns a timer
-    that waits for the exit code.
+    id. It also reports the end of the process; ``await_code`` then waits for the exit code.
     """
 
     ident: str
     stdin: asyncio.WriteTransport
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader
-    on_exit: Callable[[str], asyncio.TimerHandle]
+    await_code: Callable[["ForkedProcess"], Coroutine[Any, Any, None]]
     pid: int = 0
-    overdue: asyncio.TimerHandle | None = None
-    """The timer that waits for the exit code."""
     started: asyncio.Future[None] = field(default_factory=asyncio.Future)
     """Done when the process has been forked; or ServerGoneError or OSError."""
     ended: asyncio.Future[int] = field(default_factory=asyncio.Future)
     """Done with the exit code when the process has ended."""
     _descriptor: int = -1
     _is_adopted: bool = False
+    _reporting: asyncio.Task[None] | None = None
+    """Waits for the exit code of the process, which has ended."""
 
     @property
     def returncode(self) -> int | None:
@@ -123,8 +122,6 @@ class ForkedProcess:
         if not self.started.done():
             self.started.set_exception(error or ServerGoneError("the server has exited"))
             self.started.exception()  # the caller may have been cancelled
-        if self.overdue:
-            self.overdue.cancel()
         if self._descriptor >= 0:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -138,7 +135,7 @@ class ForkedProcess:
         self._is_adopted = True
         if self._descriptor < 0:
             self.set_ended(-signal.SIGKILL)
-        elif self.overdue:
+        elif self._reporting:
             self._reap()
 
     def _on_exit(self) -> None:
@@ -146,7 +143,7 @@ class ForkedProcess:
         if self._is_adopted:
             self._reap()
         else:
-            self.overdue = self.on_exit(self.ident)
+            self._reporting = asyncio.create_task(self.await_code(self))
 
     def _reap(self) -> None:
         code = UNKNOWN_CODE
@@ -241,14 +238,10 @@ class ForkServer:
         after that, or after a cancellation, ends by itself.
         """
         process = await self._request(ident, discovery)
-        requested = time.monotonic()
         try:
-            while not process.started.done():
-                waited = min(self.stalled_seconds, time.monotonic() - requested)
-                if waited >= RESPONSE_LIMIT_SECONDS:
-                    self._set_unresponsive(ident)
-                    raise ServerGoneError("the server doesn't respond")
-                await asyncio.wait({process.started}, timeout=RESPONSE_LIMIT_SECONDS - waited)
+            if not await self._responds(process.started):
+                self._set_unresponsive(process)
+                raise ServerGoneError("the server doesn't respond")
             process.started.result()
         except asyncio.CancelledError:
             process.stdin.close()
@@ -290,7 +283,7 @@ class ForkServer:
                 if isinstance(error, BlockingIOError):  # it hasn't read any request for a long time
                     self.is_unresponsive = True
                 raise ServerGoneError("the server takes no requests") from error
-        process = self._children[ident] = ForkedProcess(ident, transport, *readers, self._expect_exit_code)
+        process = self._children[ident] = ForkedProcess(ident, transport, *readers, self._await_code)
         self.idle.clear()
         return process
 
@@ -331,27 +324,27 @@ class ForkServer:
         if not self._children:
             self.idle.set()
 
-    def _expect_exit_code(self, ident: str) -> asyncio.TimerHandle:
-        """Return a timer that waits for the exit code of a process that has ended, while the server makes progress."""
-        ended = time.monotonic()
+    async def _responds(self, response: asyncio.Future[Any]) -> bool:
+        """Wait for a response while the server makes progress; return whether it has come."""
+        requested = time.monotonic()
+        while not response.done():
+            waited = min(self.stalled_seconds, time.monotonic() - requested)
+            if waited >= RESPONSE_LIMIT_SECONDS:
+                return False
+            await asyncio.wait({response}, timeout=RESPONSE_LIMIT_SECONDS - waited)
+        return True
 
-        def check() -> None:
-            stalled = min(self.stalled_seconds, time.monotonic() - ended)
-            if stalled >= REAP_LIMIT_SECONDS:
-                self._set_unresponsive(ident)
-            elif child := self._children.get(ident):
-                child.overdue = loop.call_later(REAP_LIMIT_SECONDS - stalled, check)
+    async def _await_code(self, child: ForkedProcess) -> None:
+        """Wait for the exit code of a process that has ended."""
+        if not await self._responds(child.ended):
+            self._set_unresponsive(child)
 
-        loop = asyncio.get_running_loop()
-        return loop.call_later(REAP_LIMIT_SECONDS, check)
-
-    def _set_unresponsive(self, ident: str) -> None:
+    def _set_unresponsive(self, child: ForkedProcess) -> None:
         """Record that a response about a child is overdue."""
         self.is_unresponsive = True
-        child = self._children.get(ident)
-        if child and child.pid:
+        if child.pid:
             self._unreaped.append(child.pid)
-        self._set_ended(ident)
+        self._set_ended(child.ident)
 
     def _close(self) -> None:
         if self._control.fileno() < 0:

@@ -20,7 +20,7 @@ from rolecall.system.processes import is_alive
 
 SLEEP = ("sleep", "300")
 INPUT = [b"input\n"]
-LIMITS = ("RESPONSE_LIMIT_SECONDS", "_CANCEL_LIMIT_SECONDS", "KILL_LIMIT_SECONDS", "REAP_LIMIT_SECONDS")
+LIMITS = ("RESPONSE_LIMIT_SECONDS", "_CANCEL_LIMIT_SECONDS", "KILL_LIMIT_SECONDS")
 
 
 class ServerEnd:
@@ -115,8 +115,7 @@ async def test_late_responses_of_server_that_makes_progress_count(pair: Pair, mo
     server.process.kill()
     await server.process.wait()
     server.process = await asyncio.create_subprocess_exec("sh", "-c", "while :; do :; done")
-    for name in ("RESPONSE_LIMIT_SECONDS", "REAP_LIMIT_SECONDS"):
-        monkeypatch.setattr(client, name, 0.3)  # the kernel counts hundredths of a second
+    monkeypatch.setattr(client, "RESPONSE_LIMIT_SECONDS", 0.3)  # the kernel counts hundredths of a second
     starting = asyncio.create_task(server.start("1", INPUT))
     await end.request()
     await asyncio.wait({starting}, timeout=1)
