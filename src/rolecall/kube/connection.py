@@ -154,12 +154,8 @@ class Connection:
         """
         sent = CIMultiDict(headers)
         sent.update(await self.auth_headers())
-        route: dict[str, Any] = {
-            "ssl": self.ssl_context,
-            "server_hostname": self.tls_server_name,
-            "proxy": self._http_proxy,
-        }
-        response = await self._session.request(method, url, headers=sent, **route, **options)
+        tls: dict[str, Any] = {"ssl": self.ssl_context, "server_hostname": self.tls_server_name}
+        response = await self._session.request(method, url, headers=sent, proxy=self._http_proxy, **tls, **options)
         if response.status == HTTPStatus.UNAUTHORIZED:
             self._credentials.reject()
         return response

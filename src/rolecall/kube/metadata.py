@@ -110,10 +110,7 @@ def shared(text: str) -> str:
 
 def shared_labels(obj: RawObject) -> dict[str, str]:
     """Return the labels of an object as shared strings; a field of another type counts as missing."""
-    labels = metadata_of(obj).get("labels")
-    if not isinstance(labels, dict):
-        return {}
-    return {shared(str(name)): shared(str(value)) for name, value in labels.items()}
+    return {shared(str(name)): shared(str(value)) for name, value in labels_of(obj).items()}
 
 
 @lru_cache(maxsize=8192)
