@@ -320,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Changes objects while the API server responds wrongly, and compares the outcome with the specs.",
     )
     parser.add_argument(
-        "seeds", nargs="?", type=_seeds, default=range(1, 201), metavar="FIRST-LAST", help="seeds (default: 1-200)"
+        "seeds", nargs="*", type=_seeds, metavar="FIRST-LAST", help="a range of seeds, or one (default: 1-200)"
     )
     parser.add_argument(
         "--timeout",
@@ -337,7 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="after the histories, stop the API server for this time (default: 0)",
     )
     options = parser.parse_args(arguments)
-    seeds: range = options.seeds
+    seeds = [seed for each in options.seeds or [range(1, 201)] for seed in each]
     directory = Path(tempfile.mkdtemp(prefix="rolecall-histories-"))
     found = asyncio.run(_run_all(seeds, directory, options.timeout, options.outage))
     sys.stdout.write(f"{len(seeds)} histories, {len(found)} with findings: {', '.join(found) or 'none'}\n")
@@ -345,7 +345,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if found else 0
 
 
-async def _run_all(seeds: range, directory: Path, timeout_seconds: float, outage_seconds: float) -> list[str]:
+async def _run_all(seeds: Sequence[int], directory: Path, timeout_seconds: float, outage_seconds: float) -> list[str]:
     plane = ControlPlane("histories", state_directory=directory / "control-planes", nodes=1, report=progress)
     await asyncio.to_thread(plane.start)
     try:
