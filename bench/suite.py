@@ -84,8 +84,9 @@ def _program_directory(text: str) -> Path:
 async def _run(sections: Sequence[str], chosen: Sequence[Contender], effort: Effort) -> str:
     before = load_average()
     progress(f"Load of the machine at the start: {before}")
-    for programs in {each.programs for each in chosen}:
-        _compile(programs)
+    for python in {each.programs / "python3" for each in chosen}:
+        if python.is_file():
+            _compile(python)
     alone: list[Measure] = []
     compared: list[Measure] = []
     with tempfile.TemporaryDirectory(prefix="rolecall-bench-") as directory:
@@ -102,12 +103,12 @@ async def _run(sections: Sequence[str], chosen: Sequence[Contender], effort: Eff
     return "\n".join([head(machine | {"Load at start and end": f"{before}; {load_average()}"}), *tables])
 
 
-def _compile(programs: Path) -> None:
-    """Compile everything that contenders with these programs import, as images do.
+def _compile(python: Path) -> None:
+    """Compile everything that contenders with this interpreter import, as images do.
 
     Otherwise an operator would compile it at its start, and again in each process if it must not write bytecode.
     """
-    subprocess.run([programs / "python3", "-c", _COMPILE, PROJECT / "src", PROJECT / "bench"], check=True)
+    subprocess.run([python, "-c", _COMPILE, PROJECT / "src", PROJECT / "bench"], check=True)
 
 
 @asynccontextmanager
