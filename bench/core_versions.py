@@ -112,9 +112,7 @@ def _worker(python: str, directory: str, kubeconfig: str) -> Iterator[subprocess
 
 
 def _answer(worker: subprocess.Popen[str], question: str) -> str:
-    if worker.stdin and worker.stdout:
-        worker.stdin.write(f"{question}\n")
-        worker.stdin.flush()
+    print(question, file=worker.stdin, flush=True)
     if not (line := worker.stdout.readline() if worker.stdout else ""):
         raise SystemExit(f"{worker.args!r} ended: its messages are above")
     return line.strip()
@@ -152,8 +150,7 @@ async def _work(directory: Path) -> None:
         loop = asyncio.get_running_loop()
         while line := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
             answer = version("ansible-core") if line == "version" else await _measured(directory, starter, runner, line)
-            answers.write(f"{answer}\n")
-            answers.flush()
+            print(answer, file=answers, flush=True)
 
 
 async def _measured(directory: Path, starter: ForkserverStarter, runner: ProcessRunner, case: str) -> float:

@@ -6,6 +6,7 @@ measurement: the command stands here too. Nothing that names a person or a place
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -43,11 +44,8 @@ def describe_machine(kubeconfig: Path) -> dict[str, str]:
 
 
 def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.machine()
+    found = re.search(r"model name\s*: *(.+)", Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.machine()
 
 
 def _commit() -> str:

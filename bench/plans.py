@@ -21,7 +21,6 @@ from bench.report import Measure, of_warm
 from bench.stage import PROJECT, Stage, progress, until
 from bench.subjects import CONTENT, WIDGET, write_project
 
-from rolecall.kube.client import Client
 from rolecall.kube.metadata import status_of
 from rolecall.kube.references import GVK
 
@@ -52,7 +51,9 @@ async def measure(stage: Stage) -> list[Measure]:
 
         async def are_done() -> bool:
             await asyncio.sleep(_LOOK_SECONDS)
-            return all([await _are_done(stage.client, gvk, namespace) for gvk in kinds])
+            found = [obj for gvk in kinds async for page, _ in stage.client.list_pages(gvk, namespace) for obj in page]
+            # The song of an object, if it has one, is at its end.
+            return all(is_successful(obj) and status_of(obj).get("kiyoshied", True) for obj in found)
 
         await until(are_done, _DONE_SECONDS + _PER_OBJECT_SECONDS * count, "all objects are reconciled")
     code, seconds = _command(stage, directory, "plan", "--all", "-n", namespace)
@@ -62,12 +63,6 @@ async def measure(stage: Stage) -> list[Measure]:
     goal = None if stage.effort.is_quick else PLAN_GOAL_SECONDS
     plan = of_warm(f"{count} objects of the four kinds: a plan, start included", seconds, "s", goal)
     return [plan, *_replay(stage, directory)]
-
-
-async def _are_done(client: Client, gvk: GVK, namespace: str) -> bool:
-    """Return whether all objects are reconciled, and their songs, if they have some, at their ends."""
-    found = [obj async for page, _ in client.list_pages(gvk, namespace) for obj in page]
-    return all(is_successful(obj) and status_of(obj).get("kiyoshied", True) for obj in found)
 
 
 def _replay(stage: Stage, directory: Path) -> list[Measure]:

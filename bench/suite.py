@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.peer and (options.peer_programs or PEER in (options.contender or ())):
         parser.error("--peer PATH is missing: it names the peer's binary")
+    if options.peer_programs and not (options.peer_programs / "ansible-runner").is_file():
+        parser.error(f"--peer-programs: expected a directory with ansible-runner, found {options.peer_programs}")
     sections = options.only or [name for name in SECTIONS if name not in ON_DEMAND]
     every = contenders(options.peer, options.peer_programs)
     chosen = [each for each in every if each.name in (options.contender or NAMES)]
@@ -69,16 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--only", action="append", choices=SECTIONS, help="measure only this section; may be repeated")
     add("--peer", type=program, metavar="PATH", help="an ansible-operator binary to compare with")
     programs = "the directory with the peer's ansible-runner (default: that of this Python)"
-    add("--peer-programs", type=_program_directory, metavar="DIRECTORY", help=programs)
+    add("--peer-programs", type=lambda text: Path(text).resolve(), metavar="DIRECTORY", help=programs)
     add("--contender", action="append", choices=NAMES, help="compare only this one (default: all); may be repeated")
     return parser
-
-
-def _program_directory(text: str) -> Path:
-    path = Path(text).resolve()
-    if not (path / "ansible-runner").is_file():
-        raise argparse.ArgumentTypeError(f"expected a directory with ansible-runner, found {text!r}")
-    return path
 
 
 async def _run(sections: Sequence[str], chosen: Sequence[Contender], effort: Effort) -> str:
