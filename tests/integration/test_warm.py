@@ -80,6 +80,31 @@ from ansible_collections.some.thing.plugins.module_utils import leak
 AnsibleModule({}).exit_json()
 """
 
+WRECK = """
+import gc, os, types
+
+def wreck(text):
+    gc.unfreeze()
+    objects, function, end = gc.get_objects(), types.FunctionType, os._exit
+    for each in objects:
+        if type(each) is function and each is not wreck:
+            each.__defaults__, each.__kwdefaults__, each.__doc__ = ("wrecked",), {}, "wrecked"
+    for each in objects:
+        if type(each) is list and each is not objects:
+            each[:] = ["wrecked"]
+        elif type(each) is set:
+            each.clear()
+    for each in objects:
+        if type(each) is dict:
+            each.clear()
+    end(77)
+
+class FilterModule:
+    def filters(self):
+        return {"wreck": wreck}
+"""
+"""A filter runs in the process of ansible-playbook, where it can reach all objects that came from the server."""
+
 PARENTS = """
 - name: Ask alone
   ansible.builtin.slurp: &own_status {src: /proc/self/status}
@@ -126,6 +151,21 @@ async def starter(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[For
 @pytest.fixture
 def bench(tmp_path: Path, starter: ForkserverStarter) -> Bench:
     return Bench(tmp_path, ProcessRunner(starter))
+
+
+async def test_run_that_changes_everything_it_can_reach_changes_nothing_for_the_next(bench: Bench) -> None:
+    """Several times, because the server gives the first runs copies of its code."""
+    role = bench.role("- name: Wreck\n  ansible.builtin.set_fact: {a: \"{{ 'x' | wreck }}\"}\n", "wrecker")
+    (role.path / "filter_plugins").mkdir()
+    (role.path / "filter_plugins" / "wreck.py").write_text(WRECK)
+    ordinary = bench.role(TELL, "ordinary")
+    variables = {"extra": {"EXTRA": "1"}}
+    expected = await bench.run(ordinary, variables)
+    for _ in range(8):
+        assert not (await bench.run(role)).is_successful
+        found = await bench.run(ordinary, variables)
+        assert found.is_successful, found.message
+        assert (found.counts, found.stats["environment"]) == (expected.counts, expected.stats["environment"])
 
 
 def server_of(starter: ForkserverStarter) -> psutil.Process:

@@ -94,7 +94,9 @@ class RunnerInput:
         return Path(self.workspace) / "artifacts" / self.ident
 
 
-def main(notes: "Notes | None" = None, adapt: Adapt = lambda _: None) -> None:
+def main(
+    notes: "Notes | None" = None, adapt: Adapt = lambda _: None, at_exit: Callable[[], None] = lambda: None
+) -> None:
     """Run the ``RunnerInput`` from stdin, pass on the notes, and exit when no process of the run remains."""
     output = Output(os.dup(1))
     os.dup2(2, 1)  # everything that this process prints goes to stderr
@@ -116,6 +118,7 @@ def main(notes: "Notes | None" = None, adapt: Adapt = lambda _: None) -> None:
     if found := notes.read() if notes else []:
         output.write(json.dumps({"notes": found}))
     output.write(json.dumps({"ending": ending, "survivors": survivors}))
+    at_exit()
     os._exit(0)  # the thread may hang in ansible-runner, and nothing else remains to be done
 
 

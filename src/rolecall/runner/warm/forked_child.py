@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from rolecall.runner.runs.process_marks import RUN_VARIABLE
+from rolecall.runner.warm.shared_objects import CodeInUse
 
 SLOT_VARIABLE = "ROLECALL_NON"
 """Reserves space for the mark; its name is as long as ``RUN_VARIABLE``, which overwrites it."""
@@ -114,8 +115,11 @@ def set_environment(environment: Mapping[str, str]) -> None:
     tempfile.tempdir = None
 
 
-def run_and_exit(work: Callable[[], object]) -> NoReturn:
-    """Do the work of a forked process, then exit as an interpreter does: with its own exit hooks and exit code."""
+def run_and_exit(work: Callable[[], object], used: CodeInUse | None = None) -> NoReturn:
+    """Do the work of a forked process, then exit as an interpreter does: with its own exit hooks and exit code.
+
+    The functions that it has used are reported to ``used``.
+    """
     code = 1
     try:
         atexit._clear()  # noqa: SLF001 - these are the parent's hooks; there is no public way
@@ -129,6 +133,8 @@ def run_and_exit(work: Callable[[], object]) -> NoReturn:
         if code == _INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
+        if used:
+            used.report()
     finally:
         os._exit(code)
 

@@ -36,6 +36,7 @@ from rolecall.runner.warm.forked_child import (
     run_and_exit,
     set_environment,
 )
+from rolecall.runner.warm.shared_objects import CodeInUse
 from rolecall.system.wrapping import wrap
 
 PROGRAM = "ansible-playbook"
@@ -63,6 +64,8 @@ class ForkContext:
     preparations: Sequence[Callable[[], None]]
     """Install in ansible-playbook what the server has prepared for it; see ``preload``."""
     discovery: RunDiscovery | None = None
+    code: CodeInUse | None = None
+    """Where the processes of the run report the functions that they use."""
 
     @property
     def shared_descriptors(self) -> tuple[int, ...]:
@@ -130,7 +133,7 @@ def _own_program() -> str:
 def _fork(context: ForkContext, command: _Command) -> ptyprocess.PtyProcess:
     pid, terminal = os.forkpty()
     if pid == 0:
-        run_and_exit(lambda: _run_playbook(context, command))
+        run_and_exit(lambda: _run_playbook(context, command), context.code)
     process = ptyprocess.PtyProcess(pid, terminal)
     process.setwinsize(*command.dimensions)
     return process

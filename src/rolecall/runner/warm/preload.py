@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import pkgutil
 import re
+import ssl
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -142,7 +143,8 @@ def _look_up_plugins() -> None:
 
 
 def _fill_caches() -> None:
-    """Fill caches that every run uses: parse arguments, compile templates, encode results."""
+    """Fill caches that every run uses: parse arguments, compile templates, encode results, initialize OpenSSL."""
+    ssl.create_default_context()
     importlib.import_module("ansible.cli.playbook").PlaybookCLI(["ansible-playbook"]).init_parser()
     template = importlib.import_module("ansible.template")
     trust = getattr(template, "trust_as_template", str)  # before 2.19, every text is trusted

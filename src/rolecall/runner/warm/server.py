@@ -33,7 +33,12 @@ from rolecall.runner.runs import runner_process
 from rolecall.runner.runs.discovery_image import RunDiscovery
 from rolecall.runner.runs.process_marks import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runner.warm.ansible_patches.event_channel import EventChannel, use_event_channel
-from rolecall.runner.warm.ansible_patches.patches import installed_patches, names_in_use
+from rolecall.runner.warm.ansible_patches.patches import (
+    SHARED_OBJECTS,
+    PatchStatus,
+    installed_patches,
+    names_in_use,
+)
 from rolecall.runner.warm.forked_child import (
     SLOT_VARIABLE,
     ProcessTitles,
@@ -44,6 +49,7 @@ from rolecall.runner.warm.forked_child import (
 )
 from rolecall.runner.warm.playbook_process import ForkContext, fork_spawn_class
 from rolecall.runner.warm.preload import preload
+from rolecall.runner.warm.shared_objects import CodeInUse, share_objects, take_free_blocks
 from rolecall.system.files import ChangingFiles
 from rolecall.system.processes import signal_on_parent_death
 
@@ -54,6 +60,7 @@ _MAX_DESCRIPTORS = 5
 GROWTH_LIMIT_BYTES = 64 * 1024 * 1024
 """By how much the server may grow before it is replaced. It runs nothing, so it should not grow at all."""
 
+_REPORTING_RUNS = 5
 _WATCHED_PACKAGES = ("ansible", "ansible_collections", "ansible_runner", "rolecall")
 
 
@@ -76,14 +83,31 @@ def main() -> None:
         patches, preparations = preload([Path(content) for content in contents], patches)
     os.chdir(directory)
     gc.collect()
+    patches, code = _share_objects(patches)
     gc.freeze()
     gc.set_threshold(20000, 50, 100)
     gc.enable()
-    server = _Server(control, titles, environment, LoadedState.now(), {}, preparations, names_in_use(patches))
+    server = _Server(control, titles, environment, LoadedState.now(), {}, preparations, names_in_use(patches), code)
     with suppress(BrokenPipeError):  # the operator has ended in the meantime
         control.send(json.dumps({"ready": [astuple(status) for status in patches]}).encode())
         server.serve()
     os._exit(0)  # the operator removes the directory, and the exit hooks of Ansible are for runs
+
+
+def _share_objects(patches: list[PatchStatus]) -> tuple[list[PatchStatus], CodeInUse | None]:
+    """Let runs share the objects of this process as far as possible; return the patches as they are then."""
+    if SHARED_OBJECTS not in names_in_use(patches):
+        take_free_blocks()
+        return patches, None
+    gc.unfreeze()  # frozen objects are not listed
+    code = CodeInUse.find()
+    take_free_blocks()
+    try:
+        share_objects()
+    except RuntimeError as error:
+        disabled = PatchStatus(SHARED_OBJECTS, "disabled", str(error))
+        return [disabled if each.name == SHARED_OBJECTS else each for each in patches], None
+    return patches, code
 
 
 def _environment_of_a_run(directory: Path) -> dict[str, str]:
@@ -132,7 +156,7 @@ def _memory_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Server:
     control: socket.socket
     titles: ProcessTitles
@@ -141,6 +165,9 @@ class _Server:
     children: dict[int, str]
     preparations: Sequence[Callable[[], None]]
     patches: Collection[str]
+    code: CodeInUse | None
+    reporting_runs: int = _REPORTING_RUNS
+    """How many more runs report the functions that they use."""
 
     def serve(self) -> None:
         """Fork children until the operator closes its end."""
@@ -193,12 +220,15 @@ class _Server:
         os.close(descriptor)
 
     def reap(self) -> None:
-        """Report the exit code of each child that has ended."""
+        """Report the exit code of each child that has ended, and use what it has reported."""
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = found
                 if ident := self.children.pop(pid, ""):
                     self._send({"ended": ident, "code": os.waitstatus_to_exitcode(status)})
+                    if self.code and self.reporting_runs:
+                        self.code.bring_together()
+                        self.reporting_runs -= 1
 
     def _send(self, message: Mapping[str, object], *descriptors: int) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -230,10 +260,15 @@ class _Server:
                 patches=self.patches,
                 preparations=self.preparations,
                 discovery=discovery,
+                code=self.code if self.reporting_runs else None,
             )
             pexpect.spawn = fork_spawn_class(context)
             uses_channel = "event-channel" in self.patches
-            runner_process.main(notes, lambda runner: use_event_channel(runner, channel) if uses_channel else None)
+            runner_process.main(
+                notes,
+                lambda runner: use_event_channel(runner, channel) if uses_channel else None,
+                context.code.report if context.code else lambda: None,
+            )
         except BaseException:  # noqa: BLE001 - whatever it is, the operator adds it to the failure of the run
             traceback.print_exc()
         finally:

@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[_Server, socket.so
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(20)
     with ours, theirs:
-        yield _Server(theirs, ProcessTitles(0, 0, 0), {}, LoadedState(ChangingFiles(), 1 << 60), {}, [], ()), ours
+        yield _Server(theirs, ProcessTitles(0, 0, 0), {}, LoadedState(ChangingFiles(), 1 << 60), {}, [], (), None), ours
 
 
 def response(server: tuple[_Server, socket.socket], streams: int = 3) -> dict[str, object]:

@@ -155,7 +155,7 @@ class _Wrappers:
         if pid == 0:
             if self._placement.is_in_process:
                 os.setsid()  # a worker has its own session already
-            run_and_exit(lambda: _run_module(call, self._context, cwd, (out_writing, err_writing)))
+            run_and_exit(lambda: _run_module(call, self._context, cwd, (out_writing, err_writing)), self._context.code)
         os.close(out_writing)
         os.close(err_writing)
         try:

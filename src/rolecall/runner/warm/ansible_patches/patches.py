@@ -11,7 +11,7 @@ Ansible: a function that a release has moved must not end the fork server before
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,7 +21,9 @@ from types import MappingProxyType, ModuleType
 from typing import Final, Literal
 
 from rolecall.runner.config.ansible_config import collection_directories, release_numbers
+from rolecall.runner.warm import shared_objects
 from rolecall.runner.warm.ansible_patches.fingerprints import ABSENT, Fingerprints
+from rolecall.runner.warm.shared_objects import reason_not_to_share
 
 _COLLECTION = "ansible_collections.kubernetes.core"
 _PACKAGES = {
@@ -34,6 +36,9 @@ _PACKAGES = {
 
 TRUSTS_TEMPLATES = (5, 3, 0)
 """The first release of kubernetes.core whose option ``template`` ansible-core 2.19 and newer render."""
+
+SHARED_OBJECTS = "shared-objects"
+"""The patch that lets runs share the objects of the server."""
 
 State = Literal["in use", "disabled", "not needed"]
 NO_PROBLEMS: Final = MappingProxyType[str, str]({})
@@ -54,6 +59,8 @@ class Patch:
     optional: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     before: tuple[int, ...] = ()
+    reason_not_to_use: Callable[[], str] = str
+    """Returns why this interpreter can't use the patch, an empty string if it can."""
 
     def load(self) -> ModuleType:
         """Import the module of the patch, and with it Ansible. Raises any exception that a changed Ansible causes."""
@@ -228,6 +235,8 @@ PATCHES = (
         """,
         before=TRUSTS_TEMPLATES,
     ),
+    # Of CPython: it relies on no function, but on the layout of objects.
+    Patch(SHARED_OBJECTS, shared_objects.__name__, (), needs=("fork",), reason_not_to_use=reason_not_to_share),
 )
 
 
@@ -278,6 +287,8 @@ def _status(
             return PatchStatus(patch.name, "not needed", f"kubernetes.core {installed} doesn't need it")
     if lacks := next((name for name in patch.needs if not earlier[name].is_in_use), ""):
         return PatchStatus(patch.name, "disabled", f"it needs {lacks}", lacks)
+    if reason := patch.reason_not_to_use():
+        return PatchStatus(patch.name, "not needed", reason)
     if function := _unknown(patch, found):
         package, problem = package_of(function), "missing" if found[function][0] == ABSENT else "unknown"
         return PatchStatus(patch.name, "disabled", f"{function} of {package} {_version(package, path)} is {problem}")
