@@ -86,18 +86,20 @@ import gc, os, types
 def wreck(text):
     gc.unfreeze()
     objects, function, end = gc.get_objects(), types.FunctionType, os._exit
-    for each in objects:
-        if type(each) is function and each is not wreck:
-            each.__defaults__, each.__kwdefaults__, each.__doc__ = ("wrecked",), {}, "wrecked"
-    for each in objects:
-        if type(each) is list and each is not objects:
-            each[:] = ["wrecked"]
-        elif type(each) is set:
-            each.clear()
-    for each in objects:
-        if type(each) is dict:
-            each.clear()
-    end(77)
+    try:
+        for each in objects:
+            if type(each) is function and each is not wreck:
+                each.__defaults__, each.__kwdefaults__, each.__doc__ = ("wrecked",), {}, "wrecked"
+        for each in objects:
+            if type(each) is list and each is not objects:
+                each[:] = ["wrecked"]
+            elif type(each) is set:
+                each.clear()
+        for each in objects:
+            if type(each) is dict:
+                each.clear()
+    finally:
+        end(77)
 
 class FilterModule:
     def filters(self):

@@ -104,7 +104,7 @@ def _share_objects(patches: list[PatchStatus]) -> tuple[list[PatchStatus], CodeI
     take_free_blocks()
     try:
         share_objects()
-    except RuntimeError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, runs can do without the patch
         disabled = PatchStatus(SHARED_OBJECTS, "disabled", str(error))
         return [disabled if each.name == SHARED_OBJECTS else each for each in patches], None
     return patches, code

@@ -78,7 +78,8 @@ def share_objects() -> None:
     if sys.getrefcount(probe) != IMMORTAL:
         raise RuntimeError(f"the count of an immortal object is {sys.getrefcount(probe)}, expected {IMMORTAL}")
     for module in list(sys.modules.values()):
-        _use_globals(vars(module))
+        if isinstance(variables := getattr(module, "__dict__", None), dict):  # a module may be any object
+            _use_globals(variables)
     _share(each for each in gc.get_objects() if not isinstance(each, FrameType))
 
 
