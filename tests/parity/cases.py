@@ -12,6 +12,9 @@ from typing import Any, Literal
 
 from tests import CORE
 
+_MASKED = "********" if CORE < (2, 22) else "$REDACTED$"
+"""What ansible-core shows instead of a secret; 2.22 masks decrypted values too."""
+
 Settings = Mapping[str, str]
 
 
@@ -138,7 +141,7 @@ _CASES = (
         rule="a role's own modules: arguments, warnings, deprecations, facts, differences, hidden passwords",
         ordinary=_OF_A_ROLE,
         status="failed",
-        says=("paint is wet", "the password is ********", "the role's own", *_ANSIBLES_OWN, "taste", "hot"),
+        says=("paint is wet", f"the password is {_MASKED}", "the role's own", *_ANSIBLES_OWN, "taste", "hot"),
     ),
     Case(
         name="other_interpreter",
@@ -156,7 +159,7 @@ _CASES = (
         name="vault",
         rule="--ansible-args decrypts the vault, and values with another password stay encrypted",
         status="failed",
-        says=("found in the vault", "a file in clear", "Decryption failed"),
+        says=("Decryption failed", *(("found in the vault", "a file in clear") if CORE < (2, 22) else (_MASKED,))),
         cmdline="--vault-password-file {project}/password",
     ),
     *(
