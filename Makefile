@@ -93,9 +93,9 @@ check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches
 	$(RUN) rolecall validate --strict
 
 # The tests of the pure modules. Coverage is measured only for these, because it doubles their time.
-PURE := $(addprefix tests/unit/,roles runner/config runner/runs/test_variables.py)
+PURE := $(addprefix tests/unit/,roles runner/config runner/runs/test_variables.py runner/runs/test_own_writes.py)
 PURE += $(patsubst %,tests/unit/runner/controller/test_%.py,controller triggers work_queue)
-PURE += $(patsubst %,tests/unit/runner/reconcile/test_%.py,own_writes reconciles_after_own_writes status status_writer)
+PURE += $(patsubst %,tests/unit/runner/reconcile/test_%.py,reconciles_after_own_writes status status_writer)
 
 .PHONY: unit
 unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)
