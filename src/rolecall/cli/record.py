@@ -22,7 +22,7 @@ from rolecall.runner.record.reader import (
     read_record,
 )
 from rolecall.runner.record.timeline import TimelineRequest, as_yaml, timeline_of
-from rolecall.runner.secrets.redaction import map_strings
+from rolecall.runner.secrets.environment import map_strings
 from rolecall.system.logs import printable
 
 CONFIDENTIAL = (

@@ -30,7 +30,7 @@ from typing import Any, Self
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.workspace import TEMPORARY
-from rolecall.runner.secrets.redaction import HiddenText, hide_environment, map_strings, redact_directory, redacted
+from rolecall.runner.secrets.environment import HiddenText, hide_environment, map_strings, redact_directory, redacted
 from rolecall.system.imports import without_collections
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
 

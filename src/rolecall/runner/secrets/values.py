@@ -17,8 +17,8 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.secrets.environment import texts_in
 from rolecall.runner.secrets.mask import MIN_ANYWHERE, Mask
-from rolecall.runner.secrets.redaction import texts_in
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KNOWN_DOMAINS: Final = ("kubernetes.io", "k8s.io", "helm.sh", "operator-sdk")

@@ -17,8 +17,8 @@ from rolecall.runner.proxy.bodies import decode
 from rolecall.runner.proxy.request_info import RequestInfo, parse
 from rolecall.runner.reconcile.status import is_equivalent
 from rolecall.runner.record.timeline import TIME, seconds_of
+from rolecall.runner.secrets.environment import map_strings
 from rolecall.runner.secrets.mask import Mask, decode_base64
-from rolecall.runner.secrets.redaction import map_strings
 from rolecall.runner.secrets.values import IDENTIFYING, mask_body
 from rolecall.workbench.comparison.masks import SENSITIVE, redactor
 from rolecall.workbench.comparison.objects import cleaned

@@ -27,7 +27,7 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.runner.secrets.redaction import map_strings
+from rolecall.runner.secrets.environment import map_strings
 from rolecall.workbench.comparison.masks import redactor
 from rolecall.workbench.comparison.reports import ExitCode, TaskName, worst_of
 from rolecall.workbench.plan.reconciles import NO_REASON

@@ -18,7 +18,7 @@ from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.runner.record.document import content_of
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
-from rolecall.runner.secrets.redaction import texts_in
+from rolecall.runner.secrets.environment import texts_in
 from rolecall.workbench.comparison.objects import text_in_base64
 from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.planned.journal import TaskStart

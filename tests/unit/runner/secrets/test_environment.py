@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from rolecall.runner.secrets.redaction import HiddenText, hide_environment, map_strings, redact_directory, redacted
+from rolecall.runner.secrets.environment import HiddenText, hide_environment, map_strings, redact_directory, redacted
 
 
 def test_hidden_text_is_neither_in_json_nor_printed() -> None:
