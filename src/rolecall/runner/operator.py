@@ -109,7 +109,7 @@ async def run_operator(
             work_directory(settings) as root,
             ReadWatches(client, clock, kinds, metrics.count_read_watches).running() as reads,
         ):
-            recorder = Recorder.of_settings(settings, client)
+            recorder = Recorder.of_settings(settings, client, has_traces=traces is not None)
             tracer = None
             if traces is not None:
                 recorder = recorder or Recorder(client, RecordMemory(0))  # traces are made from records

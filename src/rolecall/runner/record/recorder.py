@@ -57,6 +57,9 @@ class Recorder:
     client: Client
     memory: RecordMemory
     files: RecordFiles | None = None
+    room_bytes: int = ROOM_BYTES
+    """The space for the bodies of one run; 0 if nobody reads them, since compressing them takes time."""
+
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     access_sets: dict[GVK, AccessSet] = field(default_factory=dict)
     has_dashboard: bool = False
@@ -67,13 +70,18 @@ class Recorder:
     """Whether runs mark strings as unsafe if their watch has no ``markUnsafe``."""
 
     @classmethod
-    def of_settings(cls, settings: Settings, client: Client) -> "Recorder | None":
-        """Return the recorder for the settings, or None if runs aren't recorded."""
+    def of_settings(cls, settings: Settings, client: Client, *, has_traces: bool = False) -> "Recorder | None":
+        """Return the recorder for the settings, or None if runs aren't recorded.
+
+        Without a directory, dashboard, and traces, records only explain hidden failures, and have no bodies.
+        """
         directory, budget = settings.record_directory, settings.record_memory_bytes
         if not budget and directory is None:
             return None
         files = None if directory is None else RecordFiles(directory, settings.record_directory_max_bytes)
-        return cls(client, RecordMemory(budget), files, has_dashboard=settings.has_ui, mark_unsafe=settings.mark_unsafe)
+        room = max(budget, ROOM_BYTES) if files or settings.has_ui or has_traces else 0
+        memory, ui = RecordMemory(budget), settings.has_ui
+        return cls(client, memory, files, room, has_dashboard=ui, mark_unsafe=settings.mark_unsafe)
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Start the record of a run."""
@@ -82,7 +90,7 @@ class Recorder:
             obj=obj,
             ident=ident,
             bodies=self.memory.bodies,
-            room_bytes=max(self.memory.budget_bytes, ROOM_BYTES),
+            room_bytes=self.room_bytes,
             causes=tuple(cause.text for cause in causes),
         )
 

@@ -20,12 +20,13 @@ from rolecall.runner.record import recorder as recorder_module
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.recorder import Recorder, digest_of_content
 from rolecall.runner.record.run_record import Ending
+from rolecall.runner.runs.events import HIDDEN, RunSummary, TaskFailure
 from rolecall.runner.secrets.values import marked_texts, secret_texts
 from tests.support.reconciler_rig import Rig, make_rig
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World
 from tests.unit.fake_cluster import FakeCluster
-from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange
+from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, primary
 
 
 def recorder(world: World, **settings: Any) -> Recorder:
@@ -75,8 +76,8 @@ async def test_records_of_the_dashboard_are_in_memory_until_their_object_is_dele
     assert not kept.memory.runs(THING, rig.key)
 
 
-async def test_no_record_stays_in_memory_without_a_dashboard(rig: Rig) -> None:
-    rig.reconciler.recorder = kept = recorder(rig.world)
+async def test_no_record_stays_in_memory_without_a_dashboard(rig: Rig, tmp_path: Path) -> None:
+    rig.reconciler.recorder = kept = recorder(rig.world, record_directory=tmp_path / "records")
     record = kept.start(rig.reconciler.watch, await rig.thing(), "1", ())
     record.on_exchange(exchange("GET", CONFIG_MAPS, None, config_map("one")))
     assert kept.memory.bodies.stored_bytes > 0
@@ -105,6 +106,28 @@ async def test_error_is_logged_without_recorded_text(rig: Rig, tmp_path: Path, m
 
 def test_nothing_is_recorded_without_memory_and_directory(world: World) -> None:
     assert Recorder.of_settings(replace(Settings(), record_memory_bytes=0), world.client) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_traces", "has_bodies"),
+    [
+        ({}, False, False),
+        ({}, True, True),
+        ({"ui_bind_address": ":9000"}, False, True),
+        ({"record_directory": Path("records")}, False, True),
+    ],
+)
+def test_bodies_are_kept_only_for_those_who_read_them(
+    world: World, settings: Mapping[str, Any], *, has_traces: bool, has_bodies: bool
+) -> None:
+    """A hidden failure is explained in any case."""
+    found = Recorder.of_settings(replace(Settings(), **settings), world.client, has_traces=has_traces)
+    assert found is not None
+    record = found.start(Watch(THING, RoleContent(Path("/r"))), primary(), "7", ())
+    record.on_exchange(exchange("POST", CONFIG_MAPS, config_map("1"), config_map("1"), 403))
+    assert bool(found.memory.bodies.stored_bytes) is has_bodies
+    failed = RunSummary("failed", failures=(TaskFailure("Write", "localhost", HIDDEN, "task-1"),))
+    assert "rejected its last request with 403: create configmaps" in record.explain_hidden(failed).message
 
 
 @pytest.mark.parametrize(
