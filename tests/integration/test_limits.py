@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import psutil
 
-from rolecall.runner.runs.cleanup import size_on_disk
+from rolecall.runner.runs.disk_space import size_on_disk
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.support.things import THING, write_project

@@ -33,8 +33,8 @@ from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RecordMemory
 from rolecall.runner.record.traces import exporting
-from rolecall.runner.runs.cleanup import ArtifactBudget, remove_old_kubeconfigs
 from rolecall.runner.runs.content import watch_contents
+from rolecall.runner.runs.disk_space import ArtifactBudget, remove_old_kubeconfigs
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ProcessRunner, Runner, cancellation_seconds

@@ -56,7 +56,7 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.runs.cleanup import OrphanedWorkspaces
+from rolecall.runner.runs.disk_space import OrphanedWorkspaces
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.runs.process import Runner

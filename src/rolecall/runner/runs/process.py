@@ -26,7 +26,7 @@ from rolecall.kube.quantities import format_duration
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.proxy.sessions import WRITE_GRACE_SECONDS
-from rolecall.runner.runs.cleanup import ArtifactBudget
+from rolecall.runner.runs.disk_space import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process_marks import (

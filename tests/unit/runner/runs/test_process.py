@@ -13,7 +13,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.proxy import sessions
 from rolecall.runner.runs import process as process_module
-from rolecall.runner.runs.cleanup import ArtifactBudget
+from rolecall.runner.runs.disk_space import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process import (

@@ -6,7 +6,7 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.informer import Informer
-from rolecall.runner.runs.cleanup import ArtifactBudget, OrphanedWorkspaces, remove_old_kubeconfigs, size_on_disk
+from rolecall.runner.runs.disk_space import ArtifactBudget, OrphanedWorkspaces, remove_old_kubeconfigs, size_on_disk
 from rolecall.runner.runs.workspace import Workspace, workspaces_of
 from rolecall.system.clock import LoopClock
 from tests.support.things import THING
