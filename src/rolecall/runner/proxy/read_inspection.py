@@ -86,8 +86,9 @@ class ReadInspector:
 
     async def register(self, request: ProxiedRequest) -> PendingRead | None:
         """Register a request with its run, None if it isn't a read, or not a relevant one."""
-        info = request.info
-        if not info.is_resource or info.verb not in READ_VERBS or info.subresource not in _READABLE:
+        run, info = request.run, request.info
+        is_read = info.is_resource and info.verb in READ_VERBS and info.subresource in _READABLE
+        if not (run.observes_reads and is_read):  # otherwise discovery of the kind would be in vain
             return None
         resource = await self._resource(info)
         if resource is None:
@@ -96,7 +97,7 @@ class ReadInspector:
         is_in_all_namespaces = resource.namespaced and not info.key.namespace  # also if the request has a name
         key = ObjectKey("", "") if is_in_all_namespaces else info.key
         start = query.get("resourceVersion", "") if info.verb == "watch" else ""
-        return request.run.reading(Read(resource, info.verb, key, query.get("labelSelector", ""), start))
+        return run.reading(Read(resource, info.verb, key, query.get("labelSelector", ""), start))
 
     def should_inspect(self, info: RequestInfo, response: aiohttp.ClientResponse) -> bool:
         """Return whether a response may contain dependents or the version of an object."""

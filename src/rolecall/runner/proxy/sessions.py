@@ -139,13 +139,15 @@ class ProxiedRun:
 
     The methods must return immediately. ``id`` identifies the run in the log; two runs are never equal. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. Only if ``is_recorded``, the run
-    gets the bodies of all responses. ``new_traceparent`` returns the ``traceparent`` to send with a request.
+    gets requests with the bodies of their responses, and only if ``observes_reads``, its reads are registered.
+    ``new_traceparent`` returns the ``traceparent`` to send with a request.
     """
 
     id: str
     owner: Owner
     inject_owner: bool = True
     is_recorded: bool = False
+    observes_reads: bool = False
     new_traceparent: NewTraceparent | None = None
 
     def about_to_write(self, group: str) -> None:

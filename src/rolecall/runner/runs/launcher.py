@@ -139,6 +139,7 @@ class Launcher:
             owner=owner,
             inject_owner=self.settings.inject_owner_reference,
             is_recorded=record is not None,
+            observes_reads=self.reads is not None,
             new_traceparent=None if record is None else record.new_traceparent,
             own_writes=self.own_writes,
             on_dependent=self.on_dependent,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES
 from rolecall.runner.proxy.ownership import Ownership
@@ -46,7 +47,7 @@ def observer(api_server: ApiServer) -> RecordingObserver:
 
 @pytest.fixture
 async def reader(start_run: Callable[..., Run], observer: RecordingObserver) -> Run:
-    return start_run(register=observer.register)
+    return start_run(observes_reads=True, register=observer.register)
 
 
 async def test_read_is_registered_before_it_is_sent(
@@ -117,6 +118,17 @@ async def test_other_requests_are_not_registered(
 ) -> None:
     await reader.send(method, target, json={"metadata": {"name": "x"}} if method == "POST" else None)
     assert observer.reads == []
+
+
+async def test_read_that_nothing_observes_needs_no_discovery(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def discover(*_: object) -> None:
+        raise LookupError("a read needed discovery")
+
+    monkeypatch.setattr(Client, "resource_for_path", discover)
+    api_server.add(CM, name="cm", namespace="ns")
+    assert [(await run.send("GET", target)).status for target in (CM, CONFIG_MAPS)] == [200, 200]
 
 
 @pytest.mark.parametrize("path", [f"{CONFIG_MAPS}/old", CONFIG_MAPS])
