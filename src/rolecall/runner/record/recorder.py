@@ -58,7 +58,7 @@ class Recorder:
     memory: RecordMemory
     files: RecordFiles | None = None
     room_bytes: int = ROOM_BYTES
-    """The space for the bodies of one run; 0 if nobody reads them, since compressing them takes time."""
+    """The space for the bodies of one run; 0 if no part of the operator reads them: compressing them takes time."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     access_sets: dict[GVK, AccessSet] = field(default_factory=dict)

@@ -53,7 +53,7 @@ class RunListener(Protocol):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Run(ProxiedRun):
-    """A run of an operator; ``record`` and ``reads`` are None if nobody needs them."""
+    """A run of an operator; ``record`` is None without a recorder, ``reads`` if the watch doesn't follow reads."""
 
     own_writes: OwnWrites
     on_dependent: OnDependent

@@ -33,7 +33,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, Self
 
 VERSIONS: Final = ((3, 12), (3, 13))
-"""The versions of CPython that are tested: objects start with their count, and this is the count of immortal ones."""
+"""The tested versions of CPython: their objects start with the count, and ``IMMORTAL`` is that of immortal ones."""
 
 IMMORTAL: Final = 0xFFFFFFFF
 """``_Py_IMMORTAL_REFCNT`` in CPython's ``Include/object.h``."""
@@ -67,7 +67,7 @@ def reason_not_to_share() -> str:
 
 
 def share_objects() -> None:
-    """Make all objects of this process immortal, and do what processes that are forked from it would write.
+    """Make all objects of this process immortal, and write what each forked process would write.
 
     Raises RuntimeError, with nothing changed, if an immortal object of this interpreter isn't as expected.
     """
@@ -95,7 +95,7 @@ def _share(roots: Iterable[Any]) -> None:
             count.value = IMMORTAL
             if isinstance(each, CodeType):
                 unvisited.extend((each.co_consts, each.co_names, each.co_linetable, each.co_exceptiontable))
-            elif is_root or not gc.is_tracked(each):
+            elif type(each) is not str and (is_root or not gc.is_tracked(each)):  # most are strings
                 unvisited.extend(gc.get_referents(each))
             if isinstance(each, str):
                 hash(each)
@@ -166,7 +166,7 @@ class CodeInUse:
     def bring_together(self) -> None:
         """Give the functions that were reported since the last call copies of their code, which are equal.
 
-        Processes that are forked from now on run the copies.
+        Processes forked from now on run the copies.
         """
         new = [number for number in range(len(self.functions)) if self.is_used[number] and number not in self.copied]
         if len(new) < _WORTHWHILE:
