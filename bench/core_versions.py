@@ -15,24 +15,25 @@ import contextlib
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script finds only modules of its own directory
+
+from bench.interpreters import PROJECT, WarmRuns, answer, serve, worker
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.variables import extra_vars
 from rolecall.runner.runs.workspace import Workspace
-from rolecall.runner.warm.starter import ForkserverStarter
 
-PROJECT = Path(__file__).resolve().parents[1]
 COPIES = 10
 RUNS = 3
 """How many runs are measured together: the kernel counts hundredths of a second."""
@@ -71,13 +72,14 @@ def main() -> None:
     chosen = options.only or [*TASKS, *SAMPLES]
     with tempfile.TemporaryDirectory(prefix="core-versions-") as directory, contextlib.ExitStack() as stack:
         _write_roles(Path(directory))
-        workers = [stack.enter_context(_worker(python, directory, options.kubeconfig)) for python in options.pythons]
-        names = [_answer(worker, "version") for worker in workers]
+        started = [worker(python, __file__, [directory], options.kubeconfig) for python in options.pythons]
+        workers = [stack.enter_context(each) for each in started]
+        names = [str(answer(each, "version")) for each in workers]
         measured: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for turn in range(options.rounds + 1):  # the first one fills caches
             for case in [_NOTHING, *chosen]:
-                for name, worker in random.sample(list(zip(names, workers, strict=True)), len(workers)):
-                    seconds = float(_answer(worker, case))
+                for name, each in random.sample(list(zip(names, workers, strict=True)), len(workers)):
+                    seconds = float(answer(each, case))
                     if turn:
                         measured[case][name].append(1000 * seconds)
             sys.stderr.write(f"Round {turn} of {options.rounds}\n")
@@ -101,23 +103,6 @@ def _role_of(case: str) -> str:
     return "".join(character if character.isalnum() else "_" for character in case)
 
 
-@contextlib.contextmanager
-def _worker(python: str, directory: str, kubeconfig: str) -> Iterator[subprocess.Popen[str]]:
-    environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig}
-    environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}/src"}
-    command, pipe = [python, __file__, "--worker", directory], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True, cwd=PROJECT) as process:
-        yield process
-        process.stdin and process.stdin.close()
-
-
-def _answer(worker: subprocess.Popen[str], question: str) -> str:
-    print(question, file=worker.stdin, flush=True)
-    if not (line := worker.stdout.readline() if worker.stdout else ""):
-        raise SystemExit(f"{worker.args!r} ended: its messages are above")
-    return line.strip()
-
-
 def _table(names: list[str], measured: dict[str, dict[str, list[float]]], chosen: list[str]) -> str:
     """Return the medians in milliseconds, and the median of the ratios of each round to the first version."""
     rows = [f"| CPU ms | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
@@ -139,51 +124,32 @@ def _costs(measured: dict[str, dict[str, list[float]]], case: str, name: str) ->
     return [max(own - base, 0.01) / COPIES for own, base in pairs]
 
 
-async def _work(directory: Path) -> None:
-    """Read names of cases, run their roles with the ansible-core of this interpreter, and write CPU seconds."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # where log lines go
-    contents = [directory / "roles", *(PROJECT / "roles" / name for name in SAMPLES)]
-    async with ForkserverStarter(contents) as starter:
-        if starter.server:
-            await starter.server.ready  # without a limit: other work on the machine may delay it
-        runner = ProcessRunner(starter)
-        loop = asyncio.get_running_loop()
-        while line := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
-            answer = version("ansible-core") if line == "version" else await _measured(directory, starter, runner, line)
-            print(answer, file=answers, flush=True)
-
-
-async def _measured(directory: Path, starter: ForkserverStarter, runner: ProcessRunner, case: str) -> float:
-    role = PROJECT / "roles" / case if case in SAMPLES else directory / "roles" / _role_of(case)
-    gvk, key, variables = GVK("bench.rolecall.dev", "v1", "Version"), ObjectKey("default", _role_of(case)), {}
-    if case in SAMPLES:
-        api_version, kind, name = SAMPLES[case]
+async def _respond(directory: Path, runs: WarmRuns, question: str) -> object:
+    """Return the version of this interpreter's ansible-core, or the CPU seconds of a run of a case."""
+    if question == "version":
+        return version("ansible-core")
+    role = PROJECT / "roles" / question if question in SAMPLES else directory / "roles" / _role_of(question)
+    gvk, key, variables = GVK("bench.rolecall.dev", "v1", "Version"), ObjectKey("default", _role_of(question)), {}
+    if question in SAMPLES:
+        api_version, kind, name = SAMPLES[question]
         gvk, key = GVK.of_object({"apiVersion": api_version, "kind": kind}), ObjectKey(*name.split("/"))
         async with await Client.connect(os.environ["KUBECONFIG"]) as client:
             variables = extra_vars(await client.get(gvk, key), Watch(gvk, RoleContent(role)), mark_unsafe=True)
     workspace = Workspace(directory / "runs" / version("ansible-core"), gvk, key)
     used = 0.0
     for _ in range(RUNS):
-        ident = new_ident()
-        workspace.prepare(ident, variables)
-        before = _children_seconds(starter)
-        summary = await runner.run(RunSpec(ident, workspace, RoleContent(role)), lambda _event: None)
-        if summary.failures:
-            sys.exit(f"{version('ansible-core')}, {case}: {summary.failures}")
-        if starter.server:
-            await starter.server.idle.wait()  # the server has reaped the run
-        used += _children_seconds(starter) - before
+        before = runs.costs()
+        await runs.run(workspace, role, variables)
+        after = runs.costs()
+        used += after.user_seconds + after.system_seconds - before.user_seconds - before.system_seconds
     return used / RUNS
-
-
-def _children_seconds(starter: ForkserverStarter) -> float:
-    """Return the CPU seconds of the children that the fork server has reaped, with all that these have reaped."""
-    if not starter.server:
-        return 0.0
-    fields = Path(f"/proc/{starter.server.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_work(Path(sys.argv[2]))) if sys.argv[1] == "--worker" else main()
+        if sys.argv[1:2] == ["--worker"]:
+            made = Path(sys.argv[2])
+            roles = [made / "roles", *(PROJECT / "roles" / name for name in SAMPLES)]
+            asyncio.run(serve(roles, partial(_respond, made)))
+        else:
+            main()

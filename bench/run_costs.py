@@ -11,19 +11,18 @@ counts don't: quote them, and the faults' share of the CPU time for the machine.
 import argparse
 import asyncio
 import contextlib
-import json
 import mmap
 import os
 import platform
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,6 +31,7 @@ import psutil
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script finds only modules of its own directory
 
+from bench.interpreters import WarmRuns, answer, serve, worker
 from bench.stage import PROJECT, Kubectl
 from bench.subjects import CONTENT, PODS_EACH, SUBJECTS, Subject
 
@@ -39,11 +39,8 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.variables import extra_vars
 from rolecall.runner.runs.workspace import Workspace
-from rolecall.runner.warm.client import ForkServer
-from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import read_manifests
 
@@ -71,15 +68,16 @@ def main() -> None:
         workers = []
         for number, python in enumerate(options.pythons):
             kubectl.apply(*(obj for subject in SUBJECTS for obj in _objects(subject, number)))
-            workers.append(stack.enter_context(_worker(python, [directory, str(number)], plane.kubeconfig)))
-        names = [str(_answer(worker, "version")) for worker in workers]
+            started = worker(python, __file__, [directory, str(number)], str(plane.kubeconfig))
+            workers.append(stack.enter_context(started))
+        names = [str(answer(each, "version")) for each in workers]
         found: dict[tuple[str, str], list[_Costs]] = defaultdict(list)
         faults = []
         for number in range(options.rounds):
             faults.append(_microseconds_per_fault())
-            for name, worker in zip(names, workers, strict=True):
+            for name, each in zip(names, workers, strict=True):
                 for role in ROLES:
-                    found[role, name].append(_answer(worker, role))
+                    found[role, name].append(answer(each, role))
             sys.stderr.write(f"Round {number + 1} of {options.rounds}\n")
     sys.stdout.write(_table(found))
     sys.stdout.write(f"\nA page fault takes {statistics.median(faults):.2f} µs here.\n")
@@ -98,26 +96,6 @@ def _key(role: str, number: int) -> ObjectKey:
     return ObjectKey("default", f"costs-{role}-{number}")
 
 
-@contextlib.contextmanager
-def _worker(python: str, arguments: Sequence[str], kubeconfig: Path) -> Iterator[subprocess.Popen[str]]:
-    environment = os.environ | {"KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
-    environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}/src"}
-    command, pipe = [python, __file__, "--worker", *arguments], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True, cwd=PROJECT) as process:
-        yield process
-        process.stdin and process.stdin.close()
-
-
-def _answer(worker: "subprocess.Popen[str]", question: str) -> _Costs:
-    if worker.stdin:
-        worker.stdin.write(f"{question}\n")
-        worker.stdin.flush()
-    if not (line := worker.stdout.readline() if worker.stdout else ""):
-        raise SystemExit(f"{worker.args!r} ended: its messages are above")
-    answer: _Costs = json.loads(line)
-    return answer
-
-
 def _table(found: dict[tuple[str, str], list[_Costs]]) -> str:
     names = list(next(iter(found.values()))[0])
     rows = [f"| medians of one unchanged run | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
@@ -127,71 +105,51 @@ def _table(found: dict[tuple[str, str], list[_Costs]]) -> str:
     return "\n".join(rows) + "\n"
 
 
-async def _work(directory: Path, number: int) -> None:
-    """Read names of roles, run them with this interpreter, and write what the runs have cost."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # where log lines go
-    name = f"Python {platform.python_version()}, ansible-core {version('ansible-core')}"
-    async with ForkserverStarter(sorted(ROLES.values())) as starter:
-        await _server(starter).ready
-        for _ in range(_FIRST_RUNS):
-            for role in ROLES:
-                await _run(directory, starter, role, number)
-        loop = asyncio.get_running_loop()
-        while line := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
-            answer = name if line == "version" else await _measured(directory, starter, line, number)
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+@dataclass(frozen=True, slots=True)
+class _Respondent:
+    """Measures the runs of one interpreter for the objects with this number."""
 
+    directory: Path
+    number: int
 
-async def _measured(directory: Path, starter: ForkserverStarter, role: str, number: int) -> _Costs:
-    before, processes, started = _children(starter), _processes(), time.monotonic()
-    if await _run(directory, starter, role, number):
-        sys.exit(f"{role}: the run changed something")
-    seconds, processes = time.monotonic() - started, _processes() - processes
-    faults, user, system = (now - then for now, then in zip(_children(starter), before, strict=True))
-    ended = threading.Event()
-    peaks: list[int] = []
-    sampling = threading.Thread(target=_sample, args=(starter, ended, peaks))
-    sampling.start()
-    await _run(directory, starter, role, number)  # reading the memory slows a run down
-    ended.set()
-    await asyncio.to_thread(sampling.join)
-    return {
-        "page faults": faults,
-        "processes and threads": processes,
-        "user ms": 1000 * user,
-        "system ms": 1000 * system,
-        "ms": 1000 * seconds,
-        "private MiB": max(peaks) / (1 << 20),
-    }
+    async def respond(self, runs: WarmRuns, question: str) -> object:
+        """Return the versions of this interpreter, or what an unchanged run of a role costs."""
+        if question == "version":
+            for _ in range(_FIRST_RUNS):
+                for role in ROLES:
+                    await self._run(runs, role)
+            return f"Python {platform.python_version()}, ansible-core {version('ansible-core')}"
+        before, processes, started = runs.costs(), _processes(), time.monotonic()
+        if await self._run(runs, question):
+            sys.exit(f"{question}: the run changed something")
+        seconds, processes, after = time.monotonic() - started, _processes() - processes, runs.costs()
+        return {
+            "page faults": after.faults - before.faults,
+            "processes and threads": processes,
+            "user ms": 1000 * (after.user_seconds - before.user_seconds),
+            "system ms": 1000 * (after.system_seconds - before.system_seconds),
+            "ms": 1000 * seconds,
+            "private MiB": await self._private_bytes(runs, question) / (1 << 20),
+        }
 
+    async def _run(self, runs: WarmRuns, role: str) -> int:
+        """Run once; return how many tasks changed something."""
+        subject = next(each for each in SUBJECTS if each.title == role)
+        key, watch = _key(role, self.number), Watch(subject.gvk, RoleContent(ROLES[role]))
+        async with await Client.connect(os.environ["KUBECONFIG"]) as client:
+            variables = extra_vars(await client.get(subject.gvk, key), watch, mark_unsafe=True)
+        workspace = Workspace(self.directory / f"runs-{self.number}", subject.gvk, key)
+        return (await runs.run(workspace, ROLES[role], variables)).counts.changed
 
-async def _run(directory: Path, starter: ForkserverStarter, role: str, number: int) -> int:
-    """Run once; return how many tasks changed something."""
-    subject = next(each for each in SUBJECTS if each.title == role)
-    key, content = _key(role, number), RoleContent(ROLES[role])
-    async with await Client.connect(os.environ["KUBECONFIG"]) as client:
-        variables = extra_vars(await client.get(subject.gvk, key), Watch(subject.gvk, content), mark_unsafe=True)
-    workspace, ident = Workspace(directory / f"runs-{number}", subject.gvk, key), new_ident()
-    workspace.prepare(ident, variables)
-    summary = await ProcessRunner(starter).run(RunSpec(ident, workspace, content), lambda _event: None)
-    if summary.failures:
-        sys.exit(f"{role}: {summary.message}")
-    await _server(starter).idle.wait()  # the server has reaped the run
-    return summary.counts.changed
-
-
-def _server(starter: ForkserverStarter) -> ForkServer:
-    if starter.server is None:
-        sys.exit("there is no fork server: its messages are above")
-    return starter.server
-
-
-def _children(starter: ForkserverStarter) -> tuple[float, float, float]:
-    """Return faults, user, and system seconds of the children that the fork server has reaped, and of theirs."""
-    fields = Path(f"/proc/{_server(starter).process.pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = os.sysconf("SC_CLK_TCK")
-    return int(fields[8]), int(fields[13]) / ticks, int(fields[14]) / ticks
+    async def _private_bytes(self, runs: WarmRuns, role: str) -> int:
+        """Return the most private memory of all processes in another run: reading it slows a run down."""
+        ended, peaks = threading.Event(), [0]
+        sampling = threading.Thread(target=_sample, args=(runs, ended, peaks))
+        sampling.start()
+        await self._run(runs, role)
+        ended.set()
+        await asyncio.to_thread(sampling.join)
+        return max(peaks)
 
 
 def _processes() -> int:
@@ -200,9 +158,9 @@ def _processes() -> int:
     return int(text.partition("\nprocesses ")[2].split(maxsplit=1)[0])
 
 
-def _sample(starter: ForkserverStarter, ended: threading.Event, peaks: list[int]) -> None:
+def _sample(runs: WarmRuns, ended: threading.Event, peaks: list[int]) -> None:
     """Add the private memory of all processes below the fork server, again and again."""
-    server = psutil.Process(_server(starter).process.pid)
+    server = psutil.Process(runs.server_id)
     while not ended.is_set():
         total = 0
         for process in server.children(recursive=True):
@@ -231,4 +189,8 @@ def _microseconds_per_fault() -> float:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_work(Path(sys.argv[2]), int(sys.argv[3]))) if sys.argv[1] == "--worker" else main()
+        if sys.argv[1:2] == ["--worker"]:
+            respondent = _Respondent(Path(sys.argv[2]), int(sys.argv[3]))
+            asyncio.run(serve(sorted(ROLES.values()), respondent.respond))
+        else:
+            main()
