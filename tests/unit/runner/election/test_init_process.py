@@ -6,14 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from rolecall.runner.election import supervisor
-from tests.unit.runner.election.test_supervisor import WITHIN_SECONDS, until
+from tests.unit.runner.election.test_supervisor import WITHIN_SECONDS, process_tree, until
 
 TINI = (sys.executable, "-I", "-S", supervisor.__file__, "--init")
 ALL_BUT_FAULTS = {
@@ -42,16 +42,9 @@ def nothing_ignored() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@contextmanager
-def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+def started(*command: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """Start a command below the init process, which is yielded, and kill all processes at the end."""
-    with subprocess.Popen([*TINI, "--", *command], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            with suppress(psutil.NoSuchProcess):
-                for left in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-                    left.kill()
+    return process_tree([*TINI, "--", *command])
 
 
 def line(process: subprocess.Popen[str]) -> str:

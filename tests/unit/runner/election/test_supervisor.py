@@ -4,8 +4,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -32,11 +32,17 @@ def start_children():
 WITH_CHILDREN = GUARDED + "end_at = start_guard()\nstart_children()\n"
 
 
-@contextmanager
-def guarded(script: str) -> Iterator[subprocess.Popen[str]]:
+def guarded(script: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """Run a script that becomes an operator with a guard; yield the guard, and kill all processes at the end."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+    return process_tree([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@contextmanager
+def process_tree(
+    command: Sequence[str], stdin: int | None = None, stderr: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a command, whose output is a pipe, and kill it with all processes below it at the end."""
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         try:
             yield process
         finally:
