@@ -145,7 +145,7 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 
 def made(command: str, make: Callable[[], ResultT]) -> ResultT | int:
-    """Return what a command makes in a sandbox; if it can't, report one line, and return the exit code."""
+    """Return the result of a command in a sandbox; if there is none, report one line, and return the exit code."""
     from rolecall.workbench.plan.model import PlanError  # noqa: PLC0415
     from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
 

@@ -269,7 +269,7 @@ class WatchController:
             entry = self.primaries.store.get(key)
             if entry is None or not self.watch.selector.matches(entry.labels):
                 continue
-            # A recreated primary may need an object that is deleted together with its predecessor.
+            # A recreated primary may need an object deleted together with its predecessor.
             if change.new is None or uid in ("", entry.uid):
                 self._enqueue(key, change.cause(f"dependent {change.reason}"))
 

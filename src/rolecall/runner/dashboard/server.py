@@ -187,9 +187,9 @@ class Guard:
         if self.is_on_loopback and not is_loopback(_host_of(request)):
             return web.Response(status=421, text="The dashboard is served on loopback: use localhost as its host\n")
         if self.reviewer is not None:
-            refused = await refusal(request, self.reviewer, ACCESS_PATH, takes_password=True)
-            if refused is not None:
-                return refused
+            rejected = await refusal(request, self.reviewer, ACCESS_PATH, takes_password=True)
+            if rejected is not None:
+                return rejected
         return await handler(request)
 
 

@@ -136,8 +136,8 @@ class Proxy:
             if request.method == "CONNECT":
                 return await self._tunnels.serve(request, caller, self._runner.server)
             target = origin_form(request.raw_path)
-            if (refused := _refused(request, target)) is not None:
-                return refused
+            if (rejected := _rejected(request, target)) is not None:
+                return rejected
             info = parse(request.method, target)
             content_type = request.headers.get("Content-Type", "")
             context = TraceContext.of_request(request.headers, run.new_traceparent)
@@ -242,7 +242,7 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
 
 
-def _refused(request: web.BaseRequest, target: str) -> web.Response | None:
+def _rejected(request: web.BaseRequest, target: str) -> web.Response | None:
     """Return the response to a request for another server, or with an invalid target; None for any other."""
     server = authority_of(request.raw_path)
     if server and (request.transport is None or not is_own_address(request.transport, server)):

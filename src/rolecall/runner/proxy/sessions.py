@@ -77,7 +77,7 @@ class Exchange:
     """One request of a run and its response.
 
     ``target`` is its path and query as in the request line. ``body`` is that of a write, empty for any other request,
-    and ``sent`` the one that is forwarded, None if it is the same. ``status`` is None if the request ended without a
+    and ``sent`` the forwarded one, None if it is the same. ``status`` is None if the request ended without a
     response. ``response`` is its body, None if there is none, or if it was too long: ``is_cut``. ``impersonated`` has
     the names and values of the impersonation headers. ``context`` is the trace that the request belongs to.
     """
@@ -232,7 +232,7 @@ class Session:
 
 @dataclass(slots=True, kw_only=True)
 class ProxiedRequest(Exchange):
-    """A request of a run on its way through the proxy; ``capture`` copies a response that is streamed."""
+    """A request of a run on its way through the proxy; ``capture`` copies a streamed response."""
 
     session: Session
     capture: BodyCapture | None = None

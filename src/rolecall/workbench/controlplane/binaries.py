@@ -229,7 +229,7 @@ class Offer:
     """What the machine has: programs that can be used, and for others that are there, why they cannot."""
 
     programs: Programs = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
 
 
 def cache_root() -> Path:
@@ -245,7 +245,7 @@ def find_binaries(report: Report, ways: tuple[tuple[str, Fetch], ...] = WAYS) ->
     programs = find_in_cache(target) | offer.programs
     if len(programs) == len(PROGRAM_NAMES):
         return programs
-    for reason in dict.fromkeys(why for name, why in offer.refused.items() if name not in programs):
+    for reason in dict.fromkeys(why for name, why in offer.rejected.items() if name not in programs):
         report(reason)
     waiting = "Another process is fetching the control plane's programs; waiting for it"
     with locked(root / ".lock", when_waiting=lambda: report(waiting)):
@@ -315,7 +315,7 @@ def find_on_machine(environment: Mapping[str, str]) -> Offer:
         if version is None or version < program.oldest:
             release = "an unknown release" if version is None else "release {}.{}".format(*version)
             wanted = "{}.{}; using our own {}".format(*program.oldest, program.name)
-            offer.refused[program.name] = f"{path} is {release}, expected at least {wanted}"
+            offer.rejected[program.name] = f"{path} is {release}, expected at least {wanted}"
             continue
         offer.programs[program.name] = path
         servers |= {version} if program.name in SERVER_NAMES else set()
@@ -324,7 +324,7 @@ def find_on_machine(environment: Mapping[str, str]) -> Offer:
             offer.programs.pop(name, None)
             if len(servers) > 1:
                 reason = "The Kubernetes programs on PATH are of different releases; using our own programs"
-                offer.refused.setdefault(name, reason)
+                offer.rejected.setdefault(name, reason)
     return offer
 
 

@@ -13,7 +13,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class PathArguments:
-    """Names of arguments: files to read, files to write, and directories that are needed as a whole."""
+    """Names of arguments: files to read, files to write, and directories needed as a whole."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()

@@ -326,7 +326,7 @@ class SchemaSync:
         self.notes.append(self._finding(schema, path, text))
 
     def _finding(self, schema: Schema, path: str, text: str) -> Finding:
-        """Return what was found about a part of the schema, which knows its line if it comes from a file."""
+        """Return the finding about a part of the schema, which knows its line if it comes from a file."""
         position = getattr(schema, "lc", None)
         return Finding(self.file, position.line + 1 if position else None, self.kind, path, text)
 

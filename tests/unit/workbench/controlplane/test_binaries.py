@@ -110,7 +110,7 @@ def test_only_the_programs_that_are_too_old_are_left_out(tmp_path: Path) -> None
     _write_programs(tmp_path / "path", "v3.5.0")
     offer = binaries.find_on_machine({"PATH": str(tmp_path / "path")})
     assert set(offer.programs) == set(PROGRAM_NAMES) - {"etcd"}
-    assert set(offer.refused) == {"etcd"}
+    assert set(offer.rejected) == {"etcd"}
 
 
 @pytest.mark.parametrize("name", sorted(SERVER_NAMES))
@@ -119,7 +119,7 @@ def test_servers_of_kubernetes_are_only_taken_together(tmp_path: Path, name: str
     (tmp_path / "path" / name).unlink()
     offer = binaries.find_on_machine({"PATH": str(tmp_path / "path")})
     assert set(offer.programs) == set(PROGRAM_NAMES) - SERVER_NAMES
-    assert offer.refused == {}
+    assert offer.rejected == {}
 
 
 def test_servers_of_different_releases_are_left_out_and_said_once(
