@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from rolecall.kube.json_values import with_texts
 from rolecall.kube.quantities import format_duration
 from rolecall.runner.record.reader import (
     RecordError,
@@ -22,7 +23,6 @@ from rolecall.runner.record.reader import (
     read_record,
 )
 from rolecall.runner.record.timeline import TimelineRequest, as_yaml, timeline_of
-from rolecall.runner.secrets.environment import map_strings
 from rolecall.system.logs import printable
 
 CONFIDENTIAL = (
@@ -83,7 +83,9 @@ def _show(options: argparse.Namespace) -> int:
         record = read_record(options.file)
     except RecordError as error:
         return _fail(error)
-    head, end, exchanges, tasks = map_strings([record.head, record.end, record.exchanges, record.tasks], printable)
+    head, end, exchanges, tasks = with_texts(
+        [record.head, record.end, record.exchanges, record.tasks], printable, with_keys=True
+    )
     record = replace(record, head=head, end=end, exchanges=tuple(exchanges), tasks=tuple(tasks))
     is_colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     sys.stdout.writelines(f"{line}\n" for line in rendered(record, is_colored=is_colored))

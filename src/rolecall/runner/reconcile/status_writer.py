@@ -32,6 +32,7 @@ from rolecall.kube.errors import (
     TooLargeError,
     UnreachableError,
 )
+from rolecall.kube.json_values import all_values
 from rolecall.kube.metadata import generation_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
@@ -46,7 +47,6 @@ from rolecall.runner.reconcile.status import (
     smaller,
 )
 from rolecall.runner.runs.own_writes import OwnWrites
-from rolecall.runner.runs.variables import all_values
 from rolecall.system.logs import get_logger
 
 logger = get_logger("status")

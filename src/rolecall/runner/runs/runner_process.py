@@ -27,10 +27,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from rolecall.kube.json_values import with_texts
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.workspace import TEMPORARY
-from rolecall.runner.secrets.environment import HiddenText, hide_environment, map_strings, redact_directory, redacted
+from rolecall.runner.secrets.environment import HiddenText, hide_environment, redact_directory, redacted
 from rolecall.system.imports import without_collections
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
 
@@ -184,7 +185,7 @@ class RunnerThread(threading.Thread):
         secrets = self._input.secrets
 
         def on_event(raw: dict[str, Any]) -> bool:
-            raw.update(map_strings(raw, lambda text: redacted(text, secrets.values())))
+            raw.update(with_texts(raw, lambda text: redacted(text, secrets.values()), with_keys=True))
             self._output.write(read_event(raw).to_json())
             return self._files.store(raw)
 

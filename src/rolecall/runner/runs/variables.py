@@ -18,10 +18,11 @@ ansible-core before 2.19 evaluates, because a key can't be marked. ``check_nesti
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
+from rolecall.kube.json_values import all_values, items_of, with_texts
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.ansible_config import release_numbers
 from rolecall.runner.config.watches import Watch
@@ -99,26 +100,12 @@ def check_nesting(obj: RawObject) -> None:
     """Raise ValueError if an object has more than ``MAX_LEVELS`` levels, except in ``managedFields``."""
     level: list[Any] = [{**obj, "metadata": {**obj.get("metadata", {}), "managedFields": None}}]
     for _ in range(MAX_LEVELS):
-        level = [item for each in level for item in _items(each) if isinstance(item, dict | list)]
+        level = [item for each in level for item in items_of(each) if isinstance(item, dict | list)]
     if level:
         raise ValueError(
             f"the object is nested in more than {MAX_LEVELS} levels, which Ansible can't decode: make the object "
             "flatter, or pass the inner part as a string of JSON"
         )
-
-
-def _items(value: Any) -> Iterable[Any]:
-    """Return the items of a mapping or list, none of another value."""
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def all_values(value: Any) -> Iterator[Any]:
-    """Yield a JSON value, and each value in it at any depth."""
-    unvisited = [value]
-    while unvisited:
-        each = unvisited.pop()
-        yield each
-        unvisited.extend(_items(each))
 
 
 def _check_keys(value: Any, *, mark_unsafe: bool) -> None:
@@ -137,15 +124,6 @@ def _check_keys(value: Any, *, mark_unsafe: bool) -> None:
 def object_variable(gvk: GVK) -> str:
     """Return the name of the variable that holds the whole object, for example ``_cache_example_com_memcached``."""
     return f"_{gvk.group}_{gvk.kind.lower()}".replace(".", "_").replace("-", "_")
-
-
-def with_texts(value: Any, change: Callable[[str], Any]) -> Any:
-    """Return a copy of a JSON value with each string in it, except keys, replaced by that of a function."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: with_texts(item, change) for key, item in value.items()}
-    return [with_texts(item, change) for item in value] if isinstance(value, list) else value
 
 
 def _unsafe(value: Any) -> Any:

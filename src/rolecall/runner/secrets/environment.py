@@ -1,4 +1,4 @@
-"""Keeps the secrets of a run out of the files that its process writes, and walks the strings of JSON values.
+"""Keeps the secrets of a run out of the files that its process writes.
 
 ansible-runner writes the whole environment of a play into a file, and a role may print its environment. So secret
 variables are passed as ``HiddenText``, which ``execve`` sees in the clear and JSON doesn't, and text that contains a
@@ -6,9 +6,8 @@ secret nevertheless is redacted.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 _SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
 _SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
@@ -37,7 +36,7 @@ def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenTe
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
     """Return a text with a word in place of all secrets."""
-    for secret in secrets:
+    for secret in filter(None, secrets):
         text = text.replace(secret, _REPLACEMENT)
     return text
 
@@ -48,25 +47,7 @@ def redact_directory(directory: Path, secrets: Iterable[str]) -> None:
         partial.unlink(missing_ok=True)
     for path in (directory / "stdout", directory / "stderr"):
         content = clean = path.read_bytes() if path.exists() else b""
-        for secret in secrets:
+        for secret in filter(None, secrets):
             clean = clean.replace(secret.encode(), _REPLACEMENT.encode())
         if clean != content:
             path.write_bytes(clean)
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield each string in a JSON value, except keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from texts_in(inner)
-
-
-def map_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with every string in it changed, including keys."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {change(key): map_strings(inner, change) for key, inner in value.items()}
-    return [map_strings(inner, change) for inner in value] if isinstance(value, list | tuple) else value

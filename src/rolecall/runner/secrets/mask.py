@@ -23,7 +23,7 @@ from itertools import groupby
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from rolecall.runner.secrets.environment import texts_in
+from rolecall.kube.json_values import texts_in
 
 MIN_ANYWHERE: Final = 6
 """Values, and their forms in base64, of this length are replaced wherever they occur; shorter ones match other text."""

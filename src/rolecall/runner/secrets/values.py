@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from rolecall.kube.json_values import texts_in
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.secrets.environment import texts_in
 from rolecall.runner.secrets.mask import MIN_ANYWHERE, Mask
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from rolecall.kube.json_values import with_texts
 from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import decode
 from rolecall.runner.proxy.request_info import RequestInfo, parse
 from rolecall.runner.reconcile.status import is_equivalent
 from rolecall.runner.record.timeline import TIME, seconds_of
-from rolecall.runner.secrets.environment import map_strings
 from rolecall.runner.secrets.mask import Mask, decode_base64
 from rolecall.runner.secrets.values import IDENTIFYING, mask_body
 from rolecall.workbench.comparison.masks import SENSITIVE, redactor
@@ -88,7 +88,9 @@ class ShownTexts:
         """Return the decoded body of a write as it is displayed, None if it has none that can be decoded."""
         body = decode(write.body, write.content_type)
         info = parse(write.method, write.target)
-        return map_strings(mask_body(_SensitiveMask(), body, info, is_hidden=write.task.is_hidden), self.shown)
+        return with_texts(
+            mask_body(_SensitiveMask(), body, info, is_hidden=write.task.is_hidden), self.shown, with_keys=True
+        )
 
     def _time(self, text: str) -> str:
         seconds = seconds_of(text)

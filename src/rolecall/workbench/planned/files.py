@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rolecall.runner.runs.variables import with_texts
+from rolecall.kube.json_values import with_texts
 from rolecall.workbench.planned.actions import FILE_MODULES, PathArguments
 
 MAX_COPIED_BYTES = 64 * 1024 * 1024

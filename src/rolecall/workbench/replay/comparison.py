@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from rolecall.kube.json_values import with_texts
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.reconcile.status import (
     NOT_READY_YET,
@@ -27,7 +28,6 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.runner.secrets.environment import map_strings
 from rolecall.workbench.comparison.masks import redactor
 from rolecall.workbench.comparison.reports import ExitCode, TaskName, worst_of
 from rolecall.workbench.plan.reconciles import NO_REASON
@@ -304,7 +304,7 @@ def replay_of(
 
 def _redacted(parts: dict[str, Any] | None, redact: Callable[[str], str]) -> dict[str, Any] | None:
     """Return the parts of a write or status without secrets; values that were equal before stay equal."""
-    return None if parts is None else {name: map_strings(value, redact) for name, value in parts.items()}
+    return None if parts is None else {name: with_texts(value, redact, with_keys=True) for name, value in parts.items()}
 
 
 def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[dict[str, Any], dict[str, Any]] | None:

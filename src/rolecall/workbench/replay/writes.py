@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from rolecall.kube.json_values import texts_in
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decompress, media_type, objects_in
@@ -18,7 +19,6 @@ from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.runner.record.document import content_of
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
-from rolecall.runner.secrets.environment import texts_in
 from rolecall.workbench.comparison.objects import text_in_base64
 from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.planned.journal import TaskStart

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from rolecall.runner.secrets.environment import HiddenText, hide_environment, map_strings, redact_directory, redacted
+from rolecall.kube.json_values import with_texts
+from rolecall.runner.secrets.environment import HiddenText, hide_environment, redact_directory, redacted
 
 
 def test_hidden_text_is_neither_in_json_nor_printed() -> None:
@@ -28,7 +29,7 @@ def test_only_harmless_variables_are_shown() -> None:
 
 def test_secrets_are_replaced_at_every_depth() -> None:
     value = {"a": ["x s3cret y", {"b": "s3cret"}, 3, None], "c": "fine"}
-    shown = map_strings(value, lambda text: redacted(text, ["s3cret"]))
+    shown = with_texts(value, lambda text: redacted(text, ["s3cret"]), with_keys=True)
     assert shown == {"a": ["x (hidden) y", {"b": "(hidden)"}, 3, None], "c": "fine"}
 
 
@@ -43,3 +44,10 @@ def test_output_is_redacted_and_partial_events_are_removed(tmp_path: Path) -> No
     assert (tmp_path / "stderr").read_text() == "nothing\n"
     assert [path.name for path in (tmp_path / "job_events").iterdir()] == ["1-c.json"]
     redact_directory(tmp_path / "missing", ["s3cret"])
+
+
+def test_empty_secret_changes_nothing(tmp_path: Path) -> None:
+    assert redacted("text", ["", "x"]) == "te(hidden)t"
+    (tmp_path / "stdout").write_text("text")
+    redact_directory(tmp_path, [""])
+    assert (tmp_path / "stdout").read_text() == "text"
