@@ -42,6 +42,11 @@ def submodules_only(package: str) -> Iterator[None]:
         del sys.modules[package]
 
 
+def collect_rarely() -> None:
+    """Make garbage collections rare from now on, in programs that end soon and leave little garbage."""
+    gc.set_threshold(20_000, 50, 100)
+
+
 @contextmanager
 def without_collections() -> Iterator[None]:
     """Import in the block without garbage collections, and exclude all objects at its end from later collections.

@@ -4,19 +4,18 @@ It is the installed ansible-playbook, with fewer garbage collections. They take 
 before the first task, and those in a worker write to all memory that the worker shares with ansible-playbook.
 """
 
-import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rolecall.system.imports import without_collections
+from rolecall.system.imports import collect_rarely, without_collections
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run ansible-playbook with these arguments, its own name first. Raises SystemExit."""
     with without_collections():
         from ansible.cli import playbook  # noqa: PLC0415 - imported in this block
-    gc.set_threshold(20_000, 50, 100)  # as in the fork server
+    collect_rarely()
     playbook.main(list(arguments))
 
 

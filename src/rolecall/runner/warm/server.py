@@ -51,6 +51,7 @@ from rolecall.runner.warm.playbook_process import ForkContext, fork_spawn_class
 from rolecall.runner.warm.preload import preload
 from rolecall.runner.warm.shared_objects import CodeInUse, share_objects, take_free_blocks
 from rolecall.system.files import ChangingFiles
+from rolecall.system.imports import collect_rarely
 from rolecall.system.processes import signal_on_parent_death
 
 MODULE = "rolecall.runner.warm.server"
@@ -85,7 +86,7 @@ def main() -> None:
     gc.collect()
     patches, code = _share_objects(patches)
     gc.freeze()
-    gc.set_threshold(20000, 50, 100)
+    collect_rarely()  # in its children, too
     gc.enable()
     server = _Server(control, titles, environment, LoadedState.now(), {}, preparations, names_in_use(patches), code)
     with suppress(BrokenPipeError):  # the operator has ended in the meantime
