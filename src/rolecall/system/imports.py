@@ -1,6 +1,6 @@
 """Imports for a process that starts sooner: without parts of libraries that it never uses, and without collections.
 
-Each function changes only the imports in its block. Afterward, other code can import the package as usual.
+Each block changes only the imports in it. Afterward, other code can import the package as usual.
 """
 
 import gc
