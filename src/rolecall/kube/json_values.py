@@ -1,10 +1,14 @@
-"""Walks JSON values, for example objects of Kubernetes: their parts at any depth, and copies with other strings."""
+"""Walks JSON values, for example objects of Kubernetes: their parts at any depth, and copies with other strings.
 
-from collections.abc import Callable, Iterator, Reversible
+The values can also be Ansible's own dictionaries and lists, which are filled while they are read: filters of playbooks
+pass them. Their ``values()`` is an iterator.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-def items_of(value: Any) -> Reversible[Any]:
+def items_of(value: Any) -> Iterable[Any]:
     """Return the items of a mapping or list, none of another value."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
@@ -15,7 +19,7 @@ def all_values(value: Any) -> Iterator[Any]:
     while unvisited:
         each = unvisited.pop()
         yield each
-        unvisited.extend(reversed(items_of(each)))
+        unvisited.extend(list(items_of(each))[::-1])
 
 
 def texts_in(value: Any) -> Iterator[str]:

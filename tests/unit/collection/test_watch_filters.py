@@ -1,4 +1,12 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 from ansible_collections.rolecall.util.plugins.filter.watch import FilterModule, mapped_status, role_variables
+
+from rolecall.runner.runs.runner_process import COLLECTIONS
 
 FOO = {
     "apiVersion": "e.com/v1",
@@ -16,6 +24,31 @@ def test_role_variables_are_those_of_the_operator() -> None:
         "_e_com_foo": FOO,
         "_e_com_foo_spec": FOO["spec"],
         "extra": 1,
+    }
+
+
+def test_filters_take_the_containers_of_ansible(tmp_path: Path) -> None:
+    # Since ansible-core 2.19, a template passes dictionaries and lists that are filled while they are read.
+    watch = {"vars": {"extra": [{"a": 1}]}, "status": {"name": "$.resource.metadata.name"}}
+    results = {
+        "variables": "{{ foo | rolecall.util.role_variables(watch) }}",
+        "status": "{{ foo | rolecall.util.mapped_status(watch, {}) }}",
+    }
+    task = {"ansible.builtin.copy": {"content": "{{ results | to_json }}", "dest": f"{tmp_path}/results"}}
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"foo": FOO, "watch": watch, "results": results},
+        "tasks": [task],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_LOCALHOST_WARNING": "false"}
+    command = [sys.executable, "-m", "ansible", "playbook", str(tmp_path / "play.yml")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert json.loads((tmp_path / "results").read_text()) == {
+        "variables": role_variables(FOO, watch),
+        "status": {"name": "f", "observedGeneration": 3},
     }
 
 
