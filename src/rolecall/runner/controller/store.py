@@ -44,7 +44,7 @@ _CONTROLLER_ANNOTATIONS: Final = (
     "volume.kubernetes.io/",
 )
 _MARSHAL_FORMAT = 2  # the output of later formats depends on reference counts
-_MAX_LISTED_FIELDS = 5
+_MAX_LISTED_FIELDS, _MAX_LISTED_LENGTH = 5, 200
 _MAX_FIELDS = 256
 _MAX_NAMES_BELOW = 100
 _MAX_NAME_LENGTH = 128
@@ -281,5 +281,8 @@ class Change:
         fields = self.old.field_checksums.changed_fields(self.new.field_checksums)
         if not fields:
             return f"{subject}: updated without a visible change"
-        hidden = len(fields) - _MAX_LISTED_FIELDS
-        return f"{subject}: {', '.join(fields[:_MAX_LISTED_FIELDS])}" + (f" and {hidden} more" if hidden > 0 else "")
+        shown = _MAX_LISTED_FIELDS
+        while shown > 1 and sum(map(len, fields[:shown])) > _MAX_LISTED_LENGTH:
+            shown -= 1
+        hidden = len(fields) - shown
+        return f"{subject}: {', '.join(fields[:shown])}" + (f" and {hidden} more" if hidden > 0 else "")

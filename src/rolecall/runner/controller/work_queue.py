@@ -20,12 +20,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rolecall.system.clock import Clock, Handle
+from rolecall.system.logs import printable
 
 if TYPE_CHECKING:  # tools without metrics use causes too
     from rolecall.runner.serving.metrics import ControllerMetrics
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 
+MAX_CAUSE_LENGTH = 512
+_MAX_COUNT_LENGTH = 40
 _MAX_PASSED_OVER = 8  # two priorities may be owed a turn at the same time, and even the second gets one in ten
 _MAX_STOPPED_TIMERS = 64  # the heap is rebuilt when it has this many more stopped timers than running ones
 _MAX_HANDED_OUT = 8  # causes of one request, because people read them
@@ -134,7 +137,8 @@ class Backoff:
 class Cause:
     """Why a reconcile was requested; uid and resource version identify the version of an object behind it, if any.
 
-    ``is_removal`` is set when that object was deleted.
+    ``is_removal`` is set when that object was deleted. The text becomes one line of at most ``MAX_CAUSE_LENGTH``
+    characters, because authors of objects choose names, and people read it in the log, the dashboard, and Events.
     """
 
     text: str
@@ -142,6 +146,16 @@ class Cause:
     resource_version: str = ""
     is_removal: bool = False
     priority: Priority = field(default=Priority.MEDIUM, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Shorten the text."""
+        if len(self.text) <= MAX_CAUSE_LENGTH and self.text.isprintable():
+            return
+        line = " ".join(printable(self.text).split())
+        if len(line) > MAX_CAUSE_LENGTH:
+            kept = MAX_CAUSE_LENGTH - _MAX_COUNT_LENGTH
+            line = f"{line[:kept]}… ({len(line) - kept} more characters)"
+        object.__setattr__(self, "text", line)
 
 
 _TOO_MANY = {priority: Cause("more changes than are remembered", priority=priority) for priority in Priority}

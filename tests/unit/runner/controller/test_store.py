@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from rolecall.runner.controller.store import EMPTY, Change, Entry, FieldChecksums, Store
-from rolecall.runner.controller.work_queue import Cause, Priority
+from rolecall.runner.controller.work_queue import MAX_CAUSE_LENGTH, Cause, Priority
 from tests.unit.json_values import JSON
 from tests.unit.runner.controller.samples import POD, make_change, make_object
 
@@ -231,6 +231,21 @@ def test_reason_names_the_changed_fields() -> None:
 def test_reason_lists_at_most_five_fields(names: str, listed: str) -> None:
     change = make_change(make_object(spec={}), make_object(spec=dict.fromkeys(names, 1)))
     assert change.reason == f"Pod default/web: {listed}"
+
+
+def test_reason_counts_the_long_fields_that_it_leaves_out() -> None:
+    names = [f"{letter * 90}\n" for letter in "abc"]
+    change = make_change(make_object(spec={}), make_object(spec=dict.fromkeys(names, 1)))
+    cause = change.cause(change.reason)
+    assert cause.text == f"Pod default/web: spec.{names[0][:-1]} , spec.{names[1][:-1]} and 1 more"
+
+
+@given(annotations=st.dictionaries(st.text(max_size=300), st.text(), max_size=120))
+def test_cause_of_any_change_is_one_short_line(annotations: dict[str, str]) -> None:
+    change = make_change(make_object(data={}), make_object(data=annotations, resourceVersion="2"))
+    shown = change.cause(change.reason).text
+    assert shown.isprintable()
+    assert len(shown) <= MAX_CAUSE_LENGTH
 
 
 def test_existing_object_is_found_and_not_created() -> None:

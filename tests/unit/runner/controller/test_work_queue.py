@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rolecall.runner.controller.work_queue import (
+    MAX_CAUSE_LENGTH,
     Backoff,
     Cause,
     FairScheduler,
@@ -48,6 +49,25 @@ def clock() -> ManualClock:
 @pytest.fixture
 def queue(clock: ManualClock) -> WorkQueue[str]:
     return WorkQueue(clock, Backoff(1, 300), controller_metrics())
+
+
+@given(st.text() | st.text(min_size=MAX_CAUSE_LENGTH, max_size=3 * MAX_CAUSE_LENGTH))
+def test_text_of_a_cause_is_one_short_line(text: str) -> None:
+    shown = Cause(text).text
+    assert len(shown.splitlines()) <= 1
+    assert shown.isprintable()
+    assert len(shown) <= MAX_CAUSE_LENGTH
+    assert Cause(shown).text == shown
+
+
+def test_long_cause_counts_the_characters_that_it_leaves_out() -> None:
+    shown = Cause("a" * 1000).text
+    start, _, left = shown.partition("…")
+    assert left == f" ({1000 - len(start)} more characters)"
+
+
+def test_short_cause_keeps_its_spaces() -> None:
+    assert Cause("ConfigMap default/a: data.x  y").text == "ConfigMap default/a: data.x  y"
 
 
 async def test_request_added_twice_is_taken_once_with_both_causes(queue: WorkQueue[str]) -> None:
