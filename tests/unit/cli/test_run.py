@@ -7,17 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
+from yarl import URL
 
 from rolecall.cli import ansible_operator
 from rolecall.cli.main import main, parser
 from rolecall.cli.parsing import join_flag_values, settings_of
 from rolecall.cli.run import rolecall_program
+from rolecall.kube.connection import Connection
+from rolecall.kube.errors import KubeError
 from rolecall.runner import operator as operator_module
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from tests.support.things import write_project
 
 Program = Callable[[list[str]], int]
+KUBECONFIG = """\
+current-context: production
+contexts: [{name: production, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://user:planted@203.0.113.1:6443"}}]
+users: [{name: u, user: {token: planted}}]
+"""
 ROLE = "- ansible.builtin.debug: {msg: fine}\n"
 
 
@@ -149,6 +159,31 @@ def test_the_operator_gets_settings_and_watches_and_ends_with_0(
     [(settings, watches)] = started
     assert settings.verbosity == 1
     assert [watch.gvk.kind for watch in watches] == ["Thing"]
+
+
+@pytest.mark.parametrize("program", [main, ansible_operator.main])
+def test_start_names_the_cluster_before_the_first_request(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[str] = []
+
+    async def reject(_connection: Connection, method: str, url: URL, *_: Any, **__: Any) -> None:
+        requests.append(f"{method} {url}")
+
+    def stop(*_: Any) -> None:
+        raise KubeError("the rest of the start is not needed")
+
+    write_project(tmp_path, ROLE)
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Connection, "send", reject)
+    monkeypatch.setattr(operator_module, "Proxy", stop)
+    with capture_logs() as lines:
+        assert program(["run", "--warm=false", "--kubeconfig=kubeconfig", f"--work-dir={tmp_path}/work"]) == 1
+    (line,) = [line for line in lines if line["event"] == "Using this cluster"]
+    assert (line["server"], line["context"]) == ("https://203.0.113.1:6443", "production")
+    assert requests == []
+    assert "planted" not in str(lines)
 
 
 def test_interrupt_that_the_operator_ignores_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

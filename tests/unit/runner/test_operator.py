@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from kubernetes.aio.config import incluster_config
 from structlog.testing import capture_logs
 
 from rolecall.kube.errors import KubeError
@@ -16,6 +17,7 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.operator import readiness_checks, run_operator
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.warm.starter import ForkserverStarter
+from rolecall.workbench.controlplane.certificates import CertificateAuthority
 from tests.support.reconciler_rig import ScriptedRunner
 
 STOP = """
@@ -105,4 +107,24 @@ async def test_start_names_the_cluster(tmp_path: Path, monkeypatch: pytest.Monke
     source = "--kubeconfig" if by_flag else "KUBECONFIG"
     server = "https://203.0.113.1:6443"
     assert found == {"server": server, "context": "production", "kubeconfig": str(path), "source": source}
+    assert "planted" not in str(lines)
+
+
+async def test_start_in_a_pod_names_the_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("planted")
+    (tmp_path / "ca.crt").write_bytes(CertificateAuthority("one").own.certificate)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "203.0.113.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    def stop(*_: object) -> None:
+        raise KubeError("the rest of the start is not needed")
+
+    monkeypatch.setattr(operator, "Proxy", stop)
+    with capture_logs() as lines, pytest.raises(KubeError, match="not needed"):
+        await run_operator(Settings(), (), ScriptedRunner())
+    (line,) = [line for line in lines if line["event"] == "Using this cluster"]
+    assert (line["server"], line["source"]) == ("https://203.0.113.1", "service account")
     assert "planted" not in str(lines)
