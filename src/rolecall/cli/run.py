@@ -14,17 +14,20 @@ import asyncio
 import faulthandler
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NoReturn
 
 from rolecall.cli.go_runner_log import use_go_runner_wording
 from rolecall.cli.parsing import (
     FlagFormatter,
+    Parser,
     add_flags,
     ansible_defaults_for,
     apply_flags,
     given_flags,
+    join_flag_values,
     search_paths,
     settings_of,
 )
@@ -95,6 +98,29 @@ def add_run_command(commands: Any, program: Program) -> argparse.ArgumentParser:
     add_flags(parser, program.settings, program.logs)
     parser.set_defaults(handler=lambda options: _run(options, program, parser))
     return parser
+
+
+class _Quiet(Parser):
+    """A parser that raises ValueError instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the message."""
+        raise ValueError(message)
+
+
+def settings_of_command(words: Sequence[str], program: Program) -> Settings | None:
+    """Return the settings of the command ``run`` with these words; without a flag for workers, there are 0.
+
+    Return None if the program rejects the words. The environment isn't read.
+    """
+    parser = _Quiet(add_help=False)
+    add_flags(parser, program.settings, program.logs)
+    try:
+        options, others = parser.parse_known_args(list(join_flag_values(words)))
+    except ValueError:
+        return None
+    defaults = replace(program.settings, workers=0)
+    return None if any(word.startswith("-") for word in others) else apply_flags(defaults, options)
 
 
 def _run(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> int:

@@ -7,12 +7,16 @@ invalid command line.
 import argparse
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from rolecall.cli.run import ansible_operator_program, rolecall_program, settings_of_command
+from rolecall.runner.config.settings import Settings
 from rolecall.system import logs
 from rolecall.system.logs import LogSettings, printable
 
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
     from rolecall.workbench.project.validate import Problem, Report
 
 DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
+DEFAULT_MANIFEST_DIRECTORIES = (Path("deploy"), Path("config"))
+_DOCKERFILES = (Path("Dockerfile"), Path("build/Dockerfile"))
+_ENTRY_POINT = re.compile(r"^ENTRYPOINT\s+(\[.*\])\s*$", re.MULTILINE | re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\(([^)]+)\)")
 _COLORS = {"error": "31", "warning": "33"}
 
 EPILOG = (
@@ -34,7 +42,8 @@ def add_parser(commands: Any) -> None:
         "validate",
         help="check watches.yaml, its roles and playbooks without running them",
         description="Checks watches.yaml strictly, checks every file of its roles and playbooks (YAML, tasks, module "
-        "names, arguments), and compares the arguments with the CRDs. Needs no cluster, runs nothing, and reports all "
+        "names, arguments), compares the arguments with the CRDs, and checks that the operator's manifests give it the "
+        "time, CPUs, disk space, ports, and permissions that it needs. Needs no cluster, runs nothing, and reports all "
         "problems together on standard output.",
         epilog=EPILOG,
     )
@@ -51,6 +60,14 @@ def add_parser(commands: Any) -> None:
         action="append",
         metavar="PATH",
         help="a file or directory with CRDs; can be repeated (default: deploy/crds and config/crd/bases, if present)",
+    )
+    parser.add_argument(
+        "--manifests",
+        type=Path,
+        action="append",
+        metavar="PATH",
+        help="a file or directory with the operator's manifests; can be repeated (default: deploy and config, if "
+        "present)",
     )
     parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
     parser.add_argument(
@@ -69,20 +86,23 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     # Imported late: other commands don't need the parsers.
     from rolecall.runner.config.ansible_config import check_ansible_core  # noqa: PLC0415
     from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
+    from rolecall.workbench.project.manifests import check_manifests  # noqa: PLC0415
     from rolecall.workbench.project.validate import validate  # noqa: PLC0415
     from rolecall.workbench.project.watches_schema import schema_text  # noqa: PLC0415
 
     if options.schema:
         sys.stdout.write(schema_text())
         return 0
-    for path in options.crds or []:
-        if not path.exists():
-            parser.error(f"argument --crds: {str(path)!r} does not exist")
+    for flag, paths in (("--crds", options.crds), ("--manifests", options.manifests)):
+        for path in paths or []:
+            if not path.exists():
+                parser.error(f"argument {flag}: {str(path)!r} does not exist")
     crds = options.crds or [path for path in DEFAULT_CRD_DIRECTORIES if path.is_dir()]
+    manifests = options.manifests or [path for path in DEFAULT_MANIFEST_DIRECTORIES if path.is_dir()]
     logs.configure(LogSettings(level="warning"))
     try:
         check_ansible_core()
-        report = validate(options.watches_file, os.environ, crds)
+        report = validate(options.watches_file, os.environ, crds, check_manifests(manifests, container_settings))
     except ConfigurationError as error:
         sys.stderr.write(f"rolecall validate: {printable(str(error))}\n")
         return 1
@@ -90,6 +110,39 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     lines = _as_json(report, counted) if options.format == "json" else _as_text(report, counted, options.watches_file)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 1 if counted["error"] or (options.strict and counted["warning"]) else 0
+
+
+def container_settings(container: Mapping[str, Any]) -> Settings | None:
+    """Return the settings of a container that runs an operator, None for other containers and unknown command lines.
+
+    Without a command, a container is an operator if all its arguments are flags of the operator. It then has the entry
+    point of the Dockerfile, or of the runner image.
+    """
+    from rolecall.workbench.yaml_files import below, listed  # noqa: PLC0415 - as above
+
+    command, arguments = ([str(each) for each in listed(container, key)] for key in ("command", "args"))
+    if not command and not arguments:
+        return None
+    values = {str(below(each).get("name")): below(each).get("value") for each in listed(container, "env")}
+    words = [
+        _REFERENCE.sub(lambda found: str(values.get(found[1]) or found[0]), word)
+        for word in (*(command or _entry_point()), *arguments)
+    ]
+    names = [PurePosixPath(word).name for word in words]
+    at = names.index("run") if "run" in names else 0
+    programs = {"ansible-operator": ansible_operator_program, "rolecall": rolecall_program}
+    if at == 0 or names[at - 1] not in programs or any(_REFERENCE.search(word) for word in words):
+        return None
+    return settings_of_command(words[at + 1 :], programs[names[at - 1]]())
+
+
+def _entry_point() -> list[str]:
+    """Return the last entry point of the Dockerfile, or that of the runner image."""
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in _DOCKERFILES if file.is_file()]
+    found = [each for text in texts for each in _ENTRY_POINT.findall(text)]
+    with suppress(ValueError):
+        return [str(each) for each in json.loads(found[-1])] if found else ["ansible-operator", "run"]
+    return []
 
 
 def _as_json(report: "Report", counted: dict[str, int]) -> Iterator[str]:

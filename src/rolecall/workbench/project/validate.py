@@ -64,7 +64,7 @@ class Severity(StrEnum):
 class Problem:
     """A problem in a file; ``line`` counts from 1 and is None for a problem of the whole file.
 
-    ``entry`` (of the watches file) and ``key`` (a path of keys) can be empty.
+    ``entry`` (of the watches file, or an object in a manifest) and ``key`` (a path of keys) can be empty.
     """
 
     file: str
@@ -130,10 +130,14 @@ class CrdFiles:
                 yield from _check(watch, file, definition, environment)
 
 
+def line_of(value: Mapping[str, Any], key: str) -> int | None:
+    """Return the line of a key of a mapping, of the mapping if it lacks the key, or None if it has no line."""
+    return value.lines.get(key, value.line) if isinstance(value, LocatedMapping) else None
+
+
 def _warning(file: Path, value: Mapping[str, Any], key: str, message: str) -> Problem:
-    """Return a warning about a key of a mapping, or about the mapping if it lacks the key."""
-    line = value.lines.get(key, value.line) if isinstance(value, LocatedMapping) else None
-    return Problem(str(file), line, message, Severity.WARNING)
+    """Return a warning about a key of a mapping."""
+    return Problem(str(file), line_of(value, key), message, Severity.WARNING)
 
 
 def _check(
@@ -212,10 +216,13 @@ class Report:
     problems: tuple[Problem, ...]
 
 
-def validate(watches_file: Path, environment: Mapping[str, str], definitions: Iterable[Path]) -> Report:
+def validate(
+    watches_file: Path, environment: Mapping[str, str], definitions: Iterable[Path], others: Iterable[Problem] = ()
+) -> Report:
     """Check a watches file, its roles and playbooks, and the CRDs of its kinds in these files and directories.
 
-    Raise ConfigurationError if the process that runs ansible-core fails.
+    The report contains the problems that others found, too. Raise ConfigurationError if the process that runs
+    ansible-core fails.
     """
     with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as directory:
         file, in_image = _in_checkout(watches_file, Path(directory))
@@ -230,6 +237,7 @@ def validate(watches_file: Path, environment: Mapping[str, str], definitions: It
         *_check_contents(parsed.watches, crds, environment),
         *crds.problems,
         *(problem for watch in parsed.watches for problem in crds.check(watch, environment)),
+        *others,
     ]
     here = f"{Path.cwd()}{os.sep}"
     shown = {
