@@ -15,7 +15,7 @@ from pathlib import Path
 from rolecall.runner.config.settings import Settings, watch_namespaces
 from rolecall.runner.config.watches import load_watches
 from rolecall.runner.operator import run_operator
-from rolecall.runner.runs.events import Counts, RunSummary
+from rolecall.runner.runs.outcome import Counts, Outcome
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.system import logs
 
@@ -26,10 +26,10 @@ class InstantRunner:
     def __init__(self, starts: Path) -> None:
         self._starts = starts.open("ab", buffering=0)
 
-    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:  # noqa: ARG002 - the interface
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:  # noqa: ARG002 - the interface
         """Write when the run started and return that it was successful; there are no events."""
         self._starts.write(f"{time.monotonic_ns()} {spec.workspace.key}\n".encode())
-        return RunSummary("successful", 0, counts=Counts(ok=1), completion=datetime.now(UTC).isoformat())
+        return Outcome("successful", 0, counts=Counts(ok=1), completion=datetime.now(UTC).isoformat())
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.warm.starter import ForkserverStarter
@@ -87,7 +87,7 @@ class WarmRuns:
         ticks = os.sysconf("SC_CLK_TCK")
         return ChildCosts(int(fields[8]), int(fields[13]) / ticks, int(fields[14]) / ticks)
 
-    async def run(self, workspace: Workspace, role: Path, variables: Mapping[str, Any]) -> RunSummary:
+    async def run(self, workspace: Workspace, role: Path, variables: Mapping[str, Any]) -> Outcome:
         """Run a role, and wait until the server has reaped the run. Raises SystemExit if the run fails."""
         ident = new_ident()
         workspace.prepare(ident, variables)

@@ -29,7 +29,8 @@ from rolecall.runner.proxy.forward import NewTraceparent, buffered_response, sen
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.runs.run import Run, credentials
@@ -158,7 +159,7 @@ class Runs:
     asked: list[str] = field(default_factory=list)
     new_traceparent: NewTraceparent | None = None
 
-    async def run(self, tasks: str, name: str) -> RunSummary:
+    async def run(self, tasks: str, name: str) -> Outcome:
         """Run a role to its end."""
         role = self.bench.role(tasks, name)
         values: dict[str, Any] = {"group": self.group, "ns": self.primary["metadata"]["namespace"]}

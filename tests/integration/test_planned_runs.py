@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.runs.run import RunEnvironment
 from rolecall.runner.warm.starter import ForkserverStarter
@@ -57,7 +57,7 @@ def swallow(name, variables):
 class Planned:
     """The result of a planned run."""
 
-    summary: RunSummary
+    summary: Outcome
     outcome: Notes
 
     @property

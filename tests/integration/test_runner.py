@@ -20,8 +20,9 @@ import pytest_asyncio
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.memory import MemoryGuard
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.process_marks import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runner.runs.run import RunEnvironment
@@ -83,9 +84,7 @@ class Bench:
         self.workspace.prepare(ident, variables or {}, **inputs)
         return RunSpec(ident, self.workspace, content, grace_seconds=0.5)
 
-    async def run(
-        self, content: RoleContent | PlaybookContent, variables: Mapping[str, Any] | None = None
-    ) -> RunSummary:
+    async def run(self, content: RoleContent | PlaybookContent, variables: Mapping[str, Any] | None = None) -> Outcome:
         """Run to the end; events are kept."""
         return await self.runner.run(self.job(content, variables), self.events.append)
 

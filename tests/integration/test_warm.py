@@ -17,7 +17,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.runner.runs.run import RunEnvironment
@@ -182,13 +182,13 @@ def parent_in(status: str) -> str:
     return next(line for line in lines if line.startswith("PPid:"))
 
 
-async def tell(bench: Bench, role: RoleContent, **own: str) -> RunSummary:
+async def tell(bench: Bench, role: RoleContent, **own: str) -> Outcome:
     """Run the role that inspects its surroundings, with its own environment variables."""
     job = bench.job(role, {"extra": {f"EXTRA_{name}": value for name, value in own.items()}})
     return await bench.runner.run(replace(job, environment=RunEnvironment(own)), bench.events.append)
 
 
-def seen_of(summary: RunSummary) -> dict[str, Any]:
+def seen_of(summary: Outcome) -> dict[str, Any]:
     """Return the result of a run without its identifiers."""
     assert summary.message == ""
     return {**summary.stats["seen"], "environment": summary.stats["environment"]}

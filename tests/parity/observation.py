@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.runner.runs.events import RunEvent, RunSummary, strip_colors
+from rolecall.runner.runs.events import RunEvent, strip_colors
+from rolecall.runner.runs.outcome import Outcome
 from tests.parity.normalization import Normalizer
 
 _LEFT_OUT = frozenset({"start_line", "end_line", "counter"})
@@ -35,7 +36,7 @@ class Observation:
     `notes` say which parts of a warm run took the ordinary path, and why; they are not compared.
     """
 
-    summary: RunSummary
+    summary: Outcome
     raw_events: list[dict[str, Any]]
     reported: list[RunEvent]
     artifacts: list[str]
@@ -98,7 +99,7 @@ def _reported(event: RunEvent, *, ordered: bool) -> dict[str, Any]:
     return {"host": event.host, **asdict(event), "stdout": printed}
 
 
-def _summary(summary: RunSummary) -> dict[str, Any]:
+def _summary(summary: Outcome) -> dict[str, Any]:
     value = asdict(summary) | {"duration_seconds": None, "peak_memory_bytes": None}
     if summary.completion:
         value["completion"] = "<time>"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.events import Counts, RunEvent, RunSummary, TaskFailure
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import Counts, Outcome, TaskFailure
 from tests.parity.normalization import VARIES, Normalizer, differences
 from tests.parity.observation import Observation
 
@@ -32,7 +33,7 @@ def raw(number: int, name: str, host: str = "localhost", **result: Any) -> dict[
 def observation(**changed: Any) -> Observation:
     """Return possible effects of a run."""
     fields: dict[str, Any] = {
-        "summary": RunSummary("failed", 2, (TaskFailure("Say", "localhost", "no"),), counts=Counts(2, 1, 0, 1)),
+        "summary": Outcome("failed", 2, (TaskFailure("Say", "localhost", "no"),), counts=Counts(2, 1, 0, 1)),
         "raw_events": [
             raw(1, "runner_on_start"),
             raw(2, "runner_on_ok", msg="hello"),
@@ -62,10 +63,10 @@ def test_equal_runs_do_not_differ() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"summary": RunSummary("successful", 0)},
-        {"summary": RunSummary("failed", 4, (TaskFailure("Say", "localhost", "no"),), counts=Counts(2, 1, 0, 1))},
-        {"summary": RunSummary("failed", 2, (TaskFailure("Say", "localhost", "nay"),), counts=Counts(2, 1, 0, 1))},
-        {"summary": RunSummary("failed", 2, (TaskFailure("Say", "localhost", "no"),), counts=Counts(2, 0, 0, 1))},
+        {"summary": Outcome("successful", 0)},
+        {"summary": Outcome("failed", 4, (TaskFailure("Say", "localhost", "no"),), counts=Counts(2, 1, 0, 1))},
+        {"summary": Outcome("failed", 2, (TaskFailure("Say", "localhost", "nay"),), counts=Counts(2, 1, 0, 1))},
+        {"summary": Outcome("failed", 2, (TaskFailure("Say", "localhost", "no"),), counts=Counts(2, 0, 0, 1))},
         {"raw_events": [raw(1, "runner_on_start"), raw(2, "runner_on_ok", msg="hello")]},
         {
             "raw_events": [

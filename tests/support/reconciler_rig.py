@@ -16,8 +16,8 @@ from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
-from rolecall.runner.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.outcome import Counts, Outcome, TaskFailure
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.runner.serving.metrics import OperatorMetrics
@@ -26,8 +26,8 @@ from tests.support.world import World
 
 FINALIZER = "test.rolecall.dev/finalizer"
 DEFAULT_PERIOD_SECONDS = 36000.0
-SUCCESS = RunSummary("successful", rc=0, counts=Counts(ok=2, changed=1), completion="2026-01-01T12:00:00+00:00")
-FAILURE = RunSummary(
+SUCCESS = Outcome("successful", rc=0, counts=Counts(ok=2, changed=1), completion="2026-01-01T12:00:00+00:00")
+FAILURE = Outcome(
     "failed",
     rc=2,
     failures=(TaskFailure("Boom", "localhost", "no more coffee"),),
@@ -46,11 +46,11 @@ async def do_nothing() -> None:
 class ScriptedRunner:
     """Plays ``play``, then returns ``outcome``; records the jobs and the extra vars of each."""
 
-    outcome: RunSummary = SUCCESS
+    outcome: Outcome = SUCCESS
     play: Play = do_nothing
     jobs: list[RunSpec] = field(default_factory=list)
 
-    async def run(self, job: RunSpec, _on_event: OnEvent) -> RunSummary:
+    async def run(self, job: RunSpec, _on_event: OnEvent) -> Outcome:
         """Run the script."""
         self.jobs.append(job)
         await self.play()

@@ -13,7 +13,7 @@ from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 
 if TYPE_CHECKING:  # only imported if traces are exported
     from rolecall.runner.record.spans import Trace
@@ -47,8 +47,8 @@ class ReconcileContext:
     status_before: RawObject = field(default_factory=dict)
     """The object's status before the operator marked it as running."""
 
-    run: asyncio.Task[RunSummary] | None = None
-    summary: RunSummary | None = None
+    run: asyncio.Task[Outcome] | None = None
+    summary: Outcome | None = None
     stop_reason: str = ""
     """Why the run is interrupted or must not start, empty if nothing stops it."""
 

@@ -26,7 +26,8 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.status import FAILURE, own_condition
-from rolecall.runner.runs.events import RunSummary, cut
+from rolecall.runner.runs.events import cut
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.system.blocking_work import running_in_background
 from rolecall.system.logs import get_logger
 
@@ -198,7 +199,7 @@ class EventReporter:
         self._failing[context.key] = uid_of(context.obj)
         self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
 
-    def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
+    def succeeded(self, context: ReconcileContext, summary: Outcome) -> None:
         """Report a success after a failure, and a success that changed something."""
         failure = own_condition(status_of(context.obj), FAILURE) or {}
         had_failed = self._failing.pop(context.key, None) == uid_of(context.obj)

@@ -52,8 +52,8 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import SelfTriggers
 from rolecall.runner.runs.process import new_ident
 from rolecall.system.blocking_work import uninterrupted
@@ -225,10 +225,10 @@ class Reconciler:
             self.self_triggers.run_started(key, context.obj)
         return None
 
-    async def _run(self, context: ReconcileContext) -> RunSummary:
+    async def _run(self, context: ReconcileContext) -> Outcome:
         """Run the role or the finalizer's content, unless the operator is stopping."""
         if context.stop_reason:
-            return RunSummary.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
+            return Outcome.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
         if self.recorder is not None:
             context.record = self.recorder.start(self.watch, context.obj, context.ident, context.causes)
             context.record.is_finalizing = context.finalizing
@@ -241,7 +241,7 @@ class Reconciler:
         except asyncio.CancelledError:
             if not context.stop_reason:
                 raise
-            summary = RunSummary.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
+            summary = Outcome.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
         finally:
             if context.trace is not None:
                 context.trace.run_ended()
@@ -255,7 +255,7 @@ class Reconciler:
             self._long_runs.discard(context.key)
         return summary
 
-    async def _save(self, context: ReconcileContext, summary: RunSummary) -> bool:
+    async def _save(self, context: ReconcileContext, summary: Outcome) -> bool:
         """Remove the finalizer and write the status; return False if the status couldn't be written."""
         try:
             context.fresh = await self.primaries.read_again(context.obj)
@@ -298,7 +298,7 @@ class Reconciler:
         write = partial(self.status.write, context.obj, outcome)
         return await self._write_status(context, write, may_be_gone=is_released)
 
-    def _conclude(self, context: ReconcileContext, summary: RunSummary) -> Result:
+    def _conclude(self, context: ReconcileContext, summary: Outcome) -> Result:
         """Report the outcome, and return when the next run is due."""
         if summary.is_interrupted:
             logger.warning("Run interrupted", reason=summary.message)
@@ -389,7 +389,7 @@ def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> floa
     return max(seconds, SHORTEST_PERIOD_SECONDS) if seconds else 0.0
 
 
-def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
+def after_success(context: ReconcileContext, summary: Outcome, *, has_finalizer: bool) -> Result:
     """Return when the next run is due.
 
     A requeue that the role requested comes first, then a deletion that waits for the finalizer's run, then the period.

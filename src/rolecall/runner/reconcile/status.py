@@ -29,7 +29,8 @@ from typing import Any
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION
-from rolecall.runner.runs.events import Counts, RunSummary, cut
+from rolecall.runner.runs.events import cut
+from rolecall.runner.runs.outcome import Counts, Outcome
 
 Status = dict[str, Any]
 RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
@@ -377,7 +378,7 @@ def unready_reason(path: FieldPath, document: dict[str, Any], message: str = "")
     return ""
 
 
-def run_document(summary: RunSummary) -> dict[str, object]:
+def run_document(summary: Outcome) -> dict[str, object]:
     """Return the value of ``$.run`` for the status mapping."""
     return {
         "status": summary.status,

@@ -20,7 +20,8 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import GZIP_MAGIC
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
+from rolecall.runner.runs.events import HIDDEN, RunEvent
+from rolecall.runner.runs.outcome import Outcome
 
 MAX_EXCHANGES: Final = 10_000
 MAX_ITEMS: Final = 1000
@@ -132,7 +133,7 @@ class Ending:
     """How a reconcile ended; ``status`` is the written status, or None."""
 
     outcome: str
-    summary: RunSummary | None = None
+    summary: Outcome | None = None
     status: Mapping[str, Any] | None = None
     requeue_after_seconds: float | None = None
 
@@ -225,7 +226,7 @@ class RunRecord:
         else:
             self.is_complete = False
 
-    def explain_hidden(self, summary: RunSummary) -> RunSummary:
+    def explain_hidden(self, summary: Outcome) -> Outcome:
         """Return a summary whose hidden failures name the last request of their task, if the API server rejected it.
 
         The verb, the resource, and the status are no secrets; the permission is usually what is missing.

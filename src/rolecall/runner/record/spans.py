@@ -50,7 +50,7 @@ from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.recorder import Recorder, without_text
 from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
 from rolecall.runner.record.timeline import seconds_of
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.secrets.mask import Mask
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
@@ -152,7 +152,7 @@ class Trace:
             _fail(span, summary.status if summary and not summary.is_successful else "reconcile")
         span.end(ended_ns)
 
-    def _run(self, record: RunRecord, summary: RunSummary | None) -> None:
+    def _run(self, record: RunRecord, summary: Outcome | None) -> None:
         name = self.watch.content_for(finalizing=record.is_finalizing).path.name
         attributes: Attributes = {"rolecall.finalizing": record.is_finalizing, "rolecall.content": name}
         if summary is not None and summary.completion:

@@ -1,9 +1,8 @@
-"""The events of a run and its summary, as plain values, and how they are read from ansible-runner.
+"""The events of a run, as plain values, and how they are read from ansible-runner.
 
-A ``RunEvent`` is the small part of one ansible-runner event that the operator needs; a ``RunSummary`` is the result of
-a whole run. Both can be logged, sent through a pipe, and built by tests. Strings contain no colors. Each has a limit:
-authors of roles and objects choose names of tasks and hosts, messages, and statistics, and all objects share the
-operator, its log, and its records.
+A ``RunEvent`` is the small part of one ansible-runner event that the operator needs. It can be logged, sent through a
+pipe, and built by tests. Strings contain no colors. Each has a limit: authors of roles and objects choose names of
+tasks and hosts, messages, and statistics, and all objects share the operator, its log, and its records.
 
 ``read_event`` runs in the process of the run, so that large results are never sent to the operator. It keeps nothing of
 a result that ``no_log`` hides: since ansible-core 2.19 even the printed text of such a task quotes its message. The
@@ -17,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.config.content import ARGUMENT_SPECS
@@ -39,8 +38,6 @@ STATUS_ACTIONS = frozenset({"k8s_status", "operator_sdk.util.k8s_status", "rolec
 
 DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
 """The actions that print a message for people."""
-
-Status = Literal["successful", "failed", "timeout", "canceled", "error"]
 
 _STDOUT_LIMIT_BYTES = 8192
 _ITEM_LIMIT_BYTES = 256
@@ -85,7 +82,7 @@ def to_text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """One event of a run, reduced to what the log and the summary need.
+    """One event of a run, reduced to what the log and the outcome need.
 
     ``name`` is ansible-runner's (``runner_on_failed``, ...) or empty. ``full_name`` is the name of a starting task with
     its role, if it differs from ``task``. ``started`` is when the task of a result started, in ISO 8601. ``message`` is
@@ -123,77 +120,6 @@ class RunEvent:
     def from_json(cls, text: str | bytes) -> Self:
         """Parse the output of ``to_json``. Raises ValueError or TypeError for anything else."""
         return cls(**json.loads(text))
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFailure:
-    """One reason why a run failed; ``task`` is empty if no task failed."""
-
-    task: str
-    host: str
-    message: str
-    task_id: str = ""
-
-    def __str__(self) -> str:
-        """Return one line for a condition or the log: the task, the host unless it is localhost, the message."""
-        if not self.task:
-            return cut(self.message)
-        host = "" if self.host in ("", "localhost") else f" on {self.host}"
-        return cut(f"Task {self.task!r}{host}: {self.message}")
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The counts of the play recap for localhost."""
-
-    ok: int = 0
-    changed: int = 0
-    skipped: int = 0
-    failures: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """The result of one run.
-
-    ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
-    ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``written`` are the conditions
-    that the role has set, see ``RunEvent``. ``stats`` has the values of ``set_stats``. ``peak_memory_bytes`` is the
-    most private memory that a process of the run had, 0 if unknown. A failure ``is_final`` if the object is its cause.
-    """
-
-    status: Status
-    rc: int | None = None
-    failures: tuple[TaskFailure, ...] = ()
-    counts: Counts = Counts()
-    completion: str = ""
-    requeue_after_seconds: float | None = None
-    requeue_at: float | None = None
-    written: tuple[Mapping[str, Any], ...] = ()
-    stats: Mapping[str, Any] = field(default_factory=dict)
-    duration_seconds: float = 0.0
-    peak_memory_bytes: int = 0
-    is_final: bool = False
-
-    @classmethod
-    def of_failure(cls, message: str, status: Status = "error") -> Self:
-        """Return the summary of a run that failed without a task, for example because it never started."""
-        return cls(status, failures=(TaskFailure("", "", message),))
-
-    @property
-    def is_successful(self) -> bool:
-        """Whether every task of the role succeeded."""
-        return self.status == "successful"
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether the operator stopped the run before its end: neither a success nor a failure."""
-        return self.status == "canceled"
-
-    @property
-    def message(self) -> str:
-        """All failures, one per line, in order; empty after a success."""
-        return cut("\n".join(str(failure) for failure in self.failures))
 
 
 def read_event(raw: Mapping[str, Any]) -> RunEvent:

@@ -23,7 +23,8 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reads.read_sets import ReadSets
-from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, cut, strip_colors
+from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, cut, strip_colors
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
 from rolecall.runner.runs.run import OnDependent, Run, RunListener, credentials
@@ -82,9 +83,7 @@ class Launcher:
     discovery: SharedDiscovery | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    async def run(
-        self, obj: RawObject, ident: str, *, finalizing: bool, record: RunListener | None = None
-    ) -> RunSummary:
+    async def run(self, obj: RawObject, ident: str, *, finalizing: bool, record: RunListener | None = None) -> Outcome:
         """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
         watch, settings = self.watch, self.settings
         own_timeout = watch.timeout_seconds
@@ -103,7 +102,7 @@ class Launcher:
             variables = await run_in_thread(lambda: self._variables(obj, finalizing=finalizing))
         except (ValueError, RecursionError) as error:
             logger.error("The object cannot be run", error=str(error))  # noqa: TRY400 - the object is the cause
-            return replace(RunSummary.of_failure(f"Unable to run reconciliation: {error}"), is_final=True)
+            return replace(Outcome.of_failure(f"Unable to run reconciliation: {error}"), is_final=True)
         try:
             playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
             await run_in_thread(lambda: workspace.prepare(ident, variables, settings.ansible_args, playbook))
@@ -127,7 +126,7 @@ class Launcher:
                 logger.info("Output of the run", gvk=str(watch.gvk), stdout=output)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("Could not start the run")
-            return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
+            return Outcome.of_failure(f"Unable to run reconciliation: {error}")
         if summary.is_successful:
             logger.info("Play succeeded")
         return summary

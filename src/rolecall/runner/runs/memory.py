@@ -3,7 +3,7 @@
 When the container is nearly full, the kernel would kill a process of its choice, or the whole container with the
 operator. ``MemoryGuard`` kills the largest run before that. Its thread reads the container's memory use, which costs
 two small files; only when little is left does it measure the runs, by the memory that they don't share with others.
-``run_summary.explain_memory`` reports the reason.
+``outcome.explain_memory`` reports the reason.
 """
 
 import threading
@@ -14,8 +14,8 @@ from typing import Self
 import psutil
 
 from rolecall.kube.quantities import format_bytes
+from rolecall.runner.runs.outcome import MemoryKill
 from rolecall.runner.runs.process_marks import processes_by_run, processes_of_run
-from rolecall.runner.runs.run_summary import MemoryKill
 from rolecall.system.control_groups import ContainerMemory, container_memory
 from rolecall.system.logs import get_logger
 from rolecall.system.processes import KILL_LIMIT_SECONDS, kill_all

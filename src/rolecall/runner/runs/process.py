@@ -27,8 +27,9 @@ from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.proxy.sessions import WRITE_GRACE_SECONDS
 from rolecall.runner.runs.disk_space import ArtifactBudget
-from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.memory import MemoryGuard
+from rolecall.runner.runs.outcome import Ending, MemoryKill, Outcome, OutcomeBuilder, explain_memory
 from rolecall.runner.runs.process_marks import (
     OPERATOR_VARIABLE,
     PLAYBOOK_MODULE,
@@ -39,7 +40,6 @@ from rolecall.runner.runs.process_marks import (
     operator_mark,
 )
 from rolecall.runner.runs.run import RunEnvironment
-from rolecall.runner.runs.run_summary import Ending, MemoryKill, RunSummaryBuilder, explain_memory
 from rolecall.runner.runs.runner_process import RunnerInput
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.system.blocking_work import run_in_thread, uninterrupted
@@ -116,7 +116,7 @@ class RunSpec:
 class Runner(Protocol):
     """Runs a role or playbook; calls may overlap."""
 
-    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:
         """Run to the end, pass every event to ``on_event`` on the way, and return the summary.
 
         Cancelling the call ends the run within its grace period and then raises ``asyncio.CancelledError``.
@@ -225,14 +225,14 @@ class ProcessRunner:
         if abandoned := kill_abandoned_runs():
             logger.warning("Killed orphaned runs", jobs=abandoned)
 
-    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:
         """Run the spec within its limits; see ``Runner``."""
         if self._artifacts:
             spec = replace(spec, artifact_limit_bytes=self._artifacts.run_limit_bytes)
         if self._memory:
             spec = replace(spec, memory_limit_bytes=self._memory.limit_bytes)
             self._memory.add(spec.ident)
-        summary: RunSummary | None = None
+        summary: Outcome | None = None
         kill: MemoryKill | None = None
         try:
             summary = await self._run(spec, on_event)
@@ -244,7 +244,7 @@ class ProcessRunner:
                 await self._artifacts.add_run(spec.workspace, spec.ident, is_failed=is_failed)
         return explain_memory(summary, spec.memory_limit_bytes, kill)
 
-    async def _run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+    async def _run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:
         """Start the process, read its events until it ends or takes too long, and return the summary."""
         deadline = None if spec.timeout_seconds is None else asyncio.get_running_loop().time() + spec.timeout_seconds
         limit = format_duration(spec.timeout_seconds or 0)
@@ -253,11 +253,11 @@ class ProcessRunner:
             async with asyncio.timeout_at(deadline):
                 process = await self.starter.start(spec)
         except TimeoutError:
-            return RunSummaryBuilder().finish(Ending("timeout", None, spec.timeout_seconds or 0, timeout_reason))
+            return OutcomeBuilder().finish(Ending("timeout", None, spec.timeout_seconds or 0, timeout_reason))
         except OSError as error:
-            return RunSummaryBuilder().finish(Ending("error", reason=f"cannot start a process for the run: {error}"))
+            return OutcomeBuilder().finish(Ending("error", reason=f"cannot start a process for the run: {error}"))
         started = time.monotonic()
-        output = _Output(process, on_event, RunSummaryBuilder(unreachable_ok=spec.unreachable_ok))
+        output = _Output(process, on_event, OutcomeBuilder(unreachable_ok=spec.unreachable_ok))
         reading = asyncio.create_task(output.read(), name=f"read {spec.ident}")
         try:
             async with asyncio.timeout_at(deadline):
@@ -282,7 +282,7 @@ class ProcessRunner:
 class _Output:
     """Reads the output of the process of one run: passes on events, and keeps the ending and the end of stderr."""
 
-    def __init__(self, process: RunProcess, on_event: OnEvent, summary: RunSummaryBuilder) -> None:
+    def __init__(self, process: RunProcess, on_event: OnEvent, summary: OutcomeBuilder) -> None:
         self.summary = summary
         self.ending: Ending | None = None
         self._process = process

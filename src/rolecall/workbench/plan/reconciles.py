@@ -28,8 +28,8 @@ from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import OnEvent, Runner, RunSpec
 from rolecall.system.blocking_work import run_in_thread
@@ -88,7 +88,7 @@ class PlannedRunner:
     runner: Runner
     variables: Mapping[str, str]
 
-    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:
         """Run as a planned run; see ``Runner``."""
         environment = replace(spec.environment, variables={**self.variables, **spec.environment.variables})
         return await self.runner.run(replace(spec, program=playbook.__name__, environment=environment), on_event)
@@ -188,7 +188,7 @@ class PlannedReconciles:
     """The task up to which the runs are complete, and the reason; empty if they are complete."""
 
     @property
-    def last_summary(self) -> RunSummary | None:
+    def last_summary(self) -> Outcome | None:
         """The summary of the last run, None if there was no run."""
         ending = self.recorder.records[-1].ending if self.recorder.records else None
         return ending.summary if ending else None

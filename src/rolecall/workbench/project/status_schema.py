@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, Status
-from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES, Counts
+from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES
+from rolecall.runner.runs.outcome import Counts
 from rolecall.workbench.project.crd_schema import PYTHON_TYPES, is_of_type
 from rolecall.workbench.yaml_files import below
 

@@ -17,7 +17,7 @@ from rolecall.runner.config.watches import ParsedWatches, Watch
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.files import SUFFIX
 from rolecall.runner.record.reader import RecordError, StoredRecord, UnreadableRecordError, read_record
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.process import OnEvent, ProcessRunner, Runner, RunSpec
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.blocking_work import run_in_thread
@@ -153,7 +153,7 @@ class _ClockedRunner:
     runner: Runner
     record: StoredRecord
 
-    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:
         """Run with a clock that is set back; see ``Runner``."""
         lines = RunLines.of_record(self.record)
         started, starts = lines.started.timestamp(), lines.task_starts()

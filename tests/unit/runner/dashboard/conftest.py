@@ -13,7 +13,7 @@ from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RecordMemory, RunRecord
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.record.records import make_record
@@ -41,9 +41,7 @@ class Shown:
         """Record a run for an object."""
         record = make_record(*exchanges, bodies=self.recorder.memory.bodies)
         record.gvk, record.obj, record.ident = THING, obj, ident
-        record.ending = ending or Ending(
-            "succeeded", RunSummary("successful", duration_seconds=0.25), obj.get("status")
-        )
+        record.ending = ending or Ending("succeeded", Outcome("successful", duration_seconds=0.25), obj.get("status"))
         self.recorder.history.add(record)
         self.recorder.memory.add(record)
         return record

@@ -15,7 +15,8 @@ from rolecall.runner.dashboard.html import object_path, run_path
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
 from rolecall.runner.record.run_record import Ending
-from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import Outcome, TaskFailure
 from tests.support.things import THING
 from tests.unit.runner.dashboard.conftest import OPEN, Shown
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange
@@ -66,7 +67,7 @@ def failed(shown: Shown) -> Shown:
         shown.bench.tell(THING, status=failure(message)),
         exchange("GET", "/api/v1/namespaces/ns/secrets/s", None, secret),
         exchange("POST", CONFIG_MAPS, config_map(PLANTED), config_map(PLANTED), 201),
-        ending=Ending("failed", RunSummary("failed", failures=(TaskFailure("Write", "", message),)), failure(message)),
+        ending=Ending("failed", Outcome("failed", failures=(TaskFailure("Write", "", message),)), failure(message)),
     )
     record.on_event(RunEvent(name="runner_on_failed", task="Fail", task_id="task-2", host="localhost", message=message))
     return shown

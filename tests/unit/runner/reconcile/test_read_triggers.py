@@ -16,15 +16,15 @@ from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers
-from rolecall.runner.runs.events import Counts, RunSummary
+from rolecall.runner.runs.outcome import Counts, Outcome
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from tests.support.metrics import controller_metrics
 from tests.unit.manual_clock import settle
 from tests.unit.runner.controller.fake_server import WIDGET
 from tests.unit.runner.reads.rig import ONE, SONG, VERBS, Rig
 
-CHANGED = RunSummary("successful", counts=Counts(ok=1, changed=1))
-UNCHANGED = RunSummary("successful", counts=Counts(ok=1))
+CHANGED = Outcome("successful", counts=Counts(ok=1, changed=1))
+UNCHANGED = Outcome("successful", counts=Counts(ok=1))
 WIDGETS = ApiResource(WIDGET, "widgets", True, VERBS, frozenset())  # noqa: FBT003 - namespaced
 LABELS = {"tier": "web"}
 
@@ -78,7 +78,7 @@ class Operator:
         await settle()
         return causes
 
-    async def end(self, causes: tuple[Cause, ...], summary: RunSummary = CHANGED) -> None:
+    async def end(self, causes: tuple[Cause, ...], summary: Outcome = CHANGED) -> None:
         """End the run as the controller does."""
         context = ReconcileContext(ONE.key, "job", causes)
         context.summary = summary
@@ -90,7 +90,7 @@ class Operator:
         """Return whether a cause that came in during a run calls for another one."""
         return isinstance(cause, ReadCause) and self.triggers.sets.counts(ONE.key, cause)
 
-    async def run(self, summary: RunSummary = CHANGED) -> list[str]:
+    async def run(self, summary: Outcome = CHANGED) -> list[str]:
         """Run once, and return why."""
         causes = await self.begin()
         await self.end(causes, summary)

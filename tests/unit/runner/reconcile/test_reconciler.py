@@ -34,7 +34,7 @@ from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, ReconcileContex
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.runner.reconcile.status import condition_of
-from rolecall.runner.runs.events import Counts, RunSummary
+from rolecall.runner.runs.outcome import Counts, Outcome
 from rolecall.runner.runs.own_writes import PrimaryCause
 from rolecall.runner.watch_controller import initial_priority
 from tests.support.reconciler_contract import PERIOD, SUCCESSFUL
@@ -335,7 +335,7 @@ async def test_failure_because_of_the_object_is_final(world: World, tmp_path: Pa
 async def test_object_changed_while_it_was_rejected_is_retried(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     run = rig.reconciler.launcher.run
 
-    async def run_while_another_client_writes(*arguments: Any, **options: Any) -> RunSummary:
+    async def run_while_another_client_writes(*arguments: Any, **options: Any) -> Outcome:
         summary = await run(*arguments, **options)
         await rig.world.patch(THING, "one", {"spec": {"omit": None}})
         return summary
@@ -353,7 +353,7 @@ async def test_unreadable_object_is_not_retried(rig: Rig, cluster: FakeCluster) 
 
 
 async def test_failure_without_reason_is_reported(rig: Rig) -> None:
-    rig.runner.outcome = RunSummary("error")
+    rig.runner.outcome = Outcome("error")
     assert (await rig.reconcile()).failed
     assert (await rig.conditions())["Failure"][2] == "the run failed without a message"
 
@@ -531,7 +531,7 @@ async def test_mapping_document_has_stats_resource_and_run(world: World, tmp_pat
 
 @pytest.mark.parametrize(("outcome", "failed"), [(SUCCESS, False), (FAILURE, True)])
 async def test_no_status_is_written_without_managed_status(
-    world: World, cluster: FakeCluster, tmp_path: Path, outcome: RunSummary, *, failed: bool
+    world: World, cluster: FakeCluster, tmp_path: Path, outcome: Outcome, *, failed: bool
 ) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, manage_status=False)
@@ -573,7 +573,7 @@ async def test_stop_during_a_run_is_reported_as_interruption_and_keeps_the_last_
 
 
 async def test_run_that_another_process_ended_is_retried_without_a_failure(rig: Rig) -> None:
-    rig.runner.outcome = RunSummary.of_failure("the run was asked to end", "canceled")
+    rig.runner.outcome = Outcome.of_failure("the run was asked to end", "canceled")
     assert (await rig.reconcile()).failed
     assert (await rig.conditions())["Running"][:2] == ("False", "Interrupted")
     assert "Failure" not in await rig.conditions()
@@ -896,6 +896,6 @@ def test_requeues_and_deletions_have_high_priority_and_periods_low(
 ) -> None:
     context = ReconcileContext(ObjectKey("default", "one"), "ident", period_seconds=60.0)
     context.fresh = {"metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"} if deleted else {}}
-    context.summary = RunSummary("successful", 0, requeue_after_seconds=asked)
+    context.summary = Outcome("successful", 0, requeue_after_seconds=asked)
     result = after_success(context, context.summary, has_finalizer=True)
     assert (result.requeue_after_seconds, result.cause.text, result.cause.priority) == (seconds, why, priority)

@@ -34,7 +34,8 @@ from rolecall.runner.reconcile.status import (
     unready_reason,
     without_ready_conditions,
 )
-from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES, Counts
+from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES
+from rolecall.runner.runs.outcome import Counts
 from tests.support.things import THING
 from tests.unit.json_values import JSON, STATUS
 

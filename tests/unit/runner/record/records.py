@@ -8,7 +8,8 @@ from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import Outcome
 from tests.unit.runner.proxy.conftest import DEMO
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
@@ -52,7 +53,7 @@ def make_record(
     for each in exchanges:
         record.on_exchange(each)
     record.on_event(RunEvent(name="runner_on_ok", task="Write", task_id="task-1", host="localhost", changed=True))
-    record.ending = Ending("succeeded", RunSummary("successful", duration_seconds=0.25))
+    record.ending = Ending("succeeded", Outcome("successful", duration_seconds=0.25))
     return record
 
 

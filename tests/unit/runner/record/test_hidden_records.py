@@ -18,7 +18,7 @@ from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.run_record import Ending
-from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.secrets.mask import MIN_ANYWHERE
 from rolecall.runner.secrets.values import LAST_APPLIED
 from tests.unit.runner.proxy.conftest import DEMO
@@ -131,7 +131,7 @@ def record_of(*exchanges: Exchange) -> StoredRecord:
     """Return the record of a run, read from its text."""
     record = make_record(*exchanges, name="database")
     record.obj["metadata"]["namespace"] = "production"
-    record.ending = Ending("succeeded", RunSummary("successful"), {"conditions": [CONDITION]})
+    record.ending = Ending("succeeded", Outcome("successful"), {"conditions": [CONDITION]})
     return read_text(document_of(record, resources=SERVED).text, Path("one.jsonl"))
 
 
@@ -182,7 +182,7 @@ def test_secret_equal_to_a_word_of_the_record_is_masked_only_as_a_value(value: s
     listed = exchange("GET", SECRETS, None, {"kind": "SecretList", "apiVersion": "v1", "items": [secret]})
     made = make_record(hidden(listed), name="database")
     made.obj["metadata"]["namespace"] = "production"
-    made.ending = Ending("succeeded", RunSummary("successful"), {"conditions": [CONDITION]})
+    made.ending = Ending("succeeded", Outcome("successful"), {"conditions": [CONDITION]})
     path = tmp_path / "one.jsonl"
     path.write_text(document_of(made, resources=SERVED).text)
     record = read_text(path.read_text(), path)

@@ -22,7 +22,8 @@ from rolecall.runner.record.access import ANY, AccessSet
 from rolecall.runner.record.document import Document, document_of
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure, cut
+from rolecall.runner.runs.events import RunEvent, cut
+from rolecall.runner.runs.outcome import Outcome, TaskFailure
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import DEMO, Run
 
@@ -75,7 +76,7 @@ class Recorded:
 
     def ended(self, outcome: str = "succeeded", *failures: str, **surroundings: Any) -> Document:
         """Return the document of the run."""
-        summary = RunSummary("failed", failures=tuple(TaskFailure("Write", "", failure) for failure in failures))
+        summary = Outcome("failed", failures=tuple(TaskFailure("Write", "", failure) for failure in failures))
         self.record.ending = Ending(outcome, summary, {"message": "\n".join(failures)})
         return document_of(self.record, **surroundings)
 

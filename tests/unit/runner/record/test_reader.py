@@ -20,7 +20,8 @@ from rolecall.runner.record.reader import (
     to_line,
 )
 from rolecall.runner.record.run_record import Ending
-from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import Outcome, TaskFailure
 from tests.unit.docs.pages import PROJECT
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, make_record, write_record
 
@@ -175,7 +176,7 @@ def test_control_characters_of_an_author_reach_no_terminal(tmp_path: Path, capsy
     record.obj["metadata"]["name"] = ATTACK
     failed = RunEvent(name="runner_on_failed", task=ATTACK, task_id="2", host=ATTACK, message=ATTACK, task_path=ATTACK)
     record.on_event(failed)
-    summary = RunSummary("failed", failures=(TaskFailure(ATTACK, ATTACK, ATTACK),))
+    summary = Outcome("failed", failures=(TaskFailure(ATTACK, ATTACK, ATTACK),))
     record.ending = Ending("failed", summary, {ATTACK: ATTACK})
     path = tmp_path / "one.jsonl"
     path.write_text(document_of(record).text)

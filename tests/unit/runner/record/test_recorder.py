@@ -20,7 +20,8 @@ from rolecall.runner.record import recorder as recorder_module
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.recorder import Recorder, digest_of_content
 from rolecall.runner.record.run_record import Ending
-from rolecall.runner.runs.events import HIDDEN, RunSummary, TaskFailure
+from rolecall.runner.runs.events import HIDDEN
+from rolecall.runner.runs.outcome import Outcome, TaskFailure
 from rolecall.runner.secrets.values import marked_texts, secret_texts
 from tests.support.reconciler_rig import Rig, make_rig
 from tests.support.things import MANIFEST, THING
@@ -126,7 +127,7 @@ def test_bodies_are_kept_only_for_those_who_read_them(
     record = found.start(Watch(THING, RoleContent(Path("/r"))), primary(), "7", ())
     record.on_exchange(exchange("POST", CONFIG_MAPS, config_map("1"), config_map("1"), 403))
     assert bool(found.memory.bodies.stored_bytes) is has_bodies
-    failed = RunSummary("failed", failures=(TaskFailure("Write", "localhost", HIDDEN, "task-1"),))
+    failed = Outcome("failed", failures=(TaskFailure("Write", "localhost", HIDDEN, "task-1"),))
     assert "rejected its last request with 403: create configmaps" in record.explain_hidden(failed).message
 
 

@@ -6,7 +6,8 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.history import MAX_LINES, RunHistory
 from rolecall.runner.record.run_record import Bodies, RecordMemory, RunRecord
-from rolecall.runner.runs.events import HIDDEN, RunSummary, TaskFailure
+from rolecall.runner.runs.events import HIDDEN
+from rolecall.runner.runs.outcome import Outcome, TaskFailure
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import CONFIG_MAPS, TASK, config_map, exchange, make_record
 
@@ -132,5 +133,5 @@ def test_hidden_failure_names_the_rejected_request_of_its_task() -> None:
         record = make_record(*exchanges)
         failures = [TaskFailure("Read", "", HIDDEN, TASK.task), TaskFailure("Other", "", HIDDEN, "t9")]
         failures.append(TaskFailure("Shown", "", "no", TASK.task))
-        summary = record.explain_hidden(RunSummary("failed", failures=tuple(failures)))
+        summary = record.explain_hidden(Outcome("failed", failures=tuple(failures)))
         assert [failure.message for failure in summary.failures] == [HIDDEN + text, HIDDEN, "no"]

@@ -23,15 +23,16 @@ from rolecall.runner.proxy.sessions import Exchange, RequestOrigin
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.record.spans import PresetIds, Trace, Tracer
-from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.secrets.mask import Mask
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import primary
 
 START = datetime(2026, 1, 10, 12, tzinfo=UTC).timestamp()
 PODS = "/api/v1/namespaces/ns/pods"
-SUCCEEDED = Ending("succeeded", RunSummary("successful"))
-FAILED = Ending("failed", RunSummary("failed"))
+SUCCEEDED = Ending("succeeded", Outcome("successful"))
+FAILED = Ending("failed", Outcome("failed"))
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ async def test_unfinished_task_lasts_until_the_run_was_stopped(run: Traced) -> N
     created = datetime.fromtimestamp(START + 0.25, UTC).isoformat()
     run.record.on_event(RunEvent("playbook_on_task_start", created=created, task="Hang", task_id="task-1"))
     run.record.on_exchange(request("GET", PODS))
-    spans = await run.finish(Ending("failed", RunSummary.of_failure("too long", "timeout")))
+    spans = await run.finish(Ending("failed", Outcome.of_failure("too long", "timeout")))
     task = named(spans, "Hang")
     assert parent_of(named(spans, "GET pods")) == ident_of(task)
     assert task.end_time == named(spans, "run demo").end_time

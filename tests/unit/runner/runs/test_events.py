@@ -11,15 +11,13 @@ from rolecall.runner.runs.events import (
     HIDDEN,
     RECAP_LIMIT_BYTES,
     RunEvent,
-    RunSummary,
-    TaskFailure,
     cut,
     read_event,
     result_message,
     strip_colors,
 )
 from rolecall.runner.runs.launcher import log_line
-from rolecall.runner.runs.run_summary import Ending, RunSummaryBuilder
+from rolecall.runner.runs.outcome import Ending, OutcomeBuilder
 
 
 def raw_event(name: str, result: dict[str, Any] | None = None, **data: Any) -> dict[str, Any]:
@@ -56,11 +54,6 @@ def test_colors_and_carriage_returns_are_removed() -> None:
 def test_event_survives_a_pipe_as_one_line(event: RunEvent) -> None:
     assert RunEvent.from_json(event.to_json()) == event
     assert "\n" not in event.to_json()
-
-
-def test_message_of_a_run_has_a_line_for_each_failure() -> None:
-    summary = RunSummary("failed", failures=(TaskFailure("A", "", "x"), TaskFailure("B", "", "y")))
-    assert summary.message == "Task 'A': x\nTask 'B': y"
 
 
 def test_censored_result_is_dropped() -> None:
@@ -265,7 +258,7 @@ def test_any_event_is_small(data: dict[str, str], event: str, result: str, actio
     ids=["statistics", "hosts"],
 )
 def test_run_that_reports_too_much_fails_with_the_limit(recap: dict[str, Any]) -> None:
-    builder = RunSummaryBuilder()
+    builder = OutcomeBuilder()
     builder.add(read_event(raw_event("playbook_on_stats", **recap)))
     summary = builder.finish(Ending("successful", 0))
     assert summary.status == "failed"

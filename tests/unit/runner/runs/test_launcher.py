@@ -18,8 +18,9 @@ from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.settings import LogEvents, Settings
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
+from rolecall.runner.runs.events import HIDDEN, RunEvent
 from rolecall.runner.runs.launcher import Launcher, check_size, count_values, log_line
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import ColdStarter, OnEvent, ProcessRunner, RunSpec
 from tests.support.reconciler_rig import SUCCESS
@@ -40,7 +41,7 @@ class Recorder:
         self.events: tuple[RunEvent, ...] = ()
         self.during: Callable[[RunSpec], Any] = lambda _: None
 
-    async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
+    async def run(self, job: RunSpec, on_event: OnEvent) -> Outcome:
         """Record the run and replay the events."""
         self.jobs.append(job)
         self.extra_vars = json.loads((job.workspace.path / "env" / "extravars").read_text())
@@ -81,7 +82,7 @@ def thing(**annotations: str) -> RawObject:
 
 async def run(
     launcher: Launcher, obj: RawObject | None = None, *, settings: Settings | None = None, **watch: Any
-) -> RunSummary:
+) -> Outcome:
     """Run once with these settings and fields of the watch."""
     changed = replace(launcher, watch=replace(launcher.watch, **watch), settings=settings or launcher.settings)
     return await changed.run(obj or thing(), "7", finalizing=False)

@@ -11,7 +11,8 @@ from rolecall.runner.record.document import document_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import Outcome, TaskFailure
 from rolecall.workbench.replay.comparison import Change, Compared, compare
 from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.unit.runner.proxy.conftest import DEMO
@@ -84,7 +85,7 @@ def run_of(
         record.on_event(RunEvent(name="runner_on_ok", task=ident, task_id=ident, host=host, censored=censored))
     for each in exchanges:
         record.on_exchange(each)
-    summary = RunSummary("failed" if failures else "successful", failures=failures, duration_seconds=0.25)
+    summary = Outcome("failed" if failures else "successful", failures=failures, duration_seconds=0.25)
     record.ending = Ending("failed" if failures else "succeeded", summary, status)
     return record
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.runs.events import TaskFailure
+from rolecall.runner.runs.outcome import TaskFailure
 from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.replay.comparison import BadRecord, Change, Replay, Replays, Verdict, compare, replay_of
 from rolecall.workbench.replay.recorded_cluster import RecordSource

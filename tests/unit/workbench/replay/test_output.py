@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rolecall.runner.runs.events import TaskFailure
+from rolecall.runner.runs.outcome import TaskFailure
 from rolecall.workbench.replay.comparison import BadRecord, Replays, replay_of
 from rolecall.workbench.replay.output import document_of, lines_of, total
 from rolecall.workbench.replay.recorded_cluster import RecordSource

@@ -3,8 +3,16 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.events import Counts, RunEvent, RunSummary, TaskFailure
-from rolecall.runner.runs.run_summary import Ending, MemoryKill, RunSummaryBuilder, explain_memory
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.outcome import (
+    Counts,
+    Ending,
+    MemoryKill,
+    Outcome,
+    OutcomeBuilder,
+    TaskFailure,
+    explain_memory,
+)
 
 GOOD = Ending("successful", 0, 1.5)
 BAD = Ending("failed", 2)
@@ -32,15 +40,15 @@ def printed(*lines: str) -> list[RunEvent]:
     return [RunEvent("verbose", stdout=line) for line in lines]
 
 
-def summary_of(events: Iterable[RunEvent], ending: Ending, *, unreachable_ok: bool = False) -> RunSummary:
+def summary_of(events: Iterable[RunEvent], ending: Ending, *, unreachable_ok: bool = False) -> Outcome:
     """Return the summary of a run from all its events."""
-    builder = RunSummaryBuilder(unreachable_ok=unreachable_ok)
+    builder = OutcomeBuilder(unreachable_ok=unreachable_ok)
     for event in events:
         builder.add(event)
     return builder.finish(ending)
 
 
-def messages(summary: RunSummary) -> list[str]:
+def messages(summary: Outcome) -> list[str]:
     return [str(failure) for failure in summary.failures]
 
 
@@ -50,6 +58,11 @@ def test_play_without_failures_is_successful() -> None:
     assert (summary.failures, summary.message, summary.stats) == ((), "", {"pods": 3})
     assert summary.counts == Counts(ok=3, changed=1, skipped=2, failures=0)
     assert (summary.rc, summary.duration_seconds) == (0, 1.5)
+
+
+def test_message_of_a_run_has_a_line_for_each_failure() -> None:
+    summary = Outcome("failed", failures=(TaskFailure("A", "", "x"), TaskFailure("B", "", "y")))
+    assert summary.message == "Task 'A': x\nTask 'B': y"
 
 
 def test_only_localhost_is_counted() -> None:
@@ -203,8 +216,8 @@ LIMIT = 400 << 20
 OTHER = TaskFailure("Eat", "localhost", "Error rendering template.")
 
 
-def failure(*failures: TaskFailure, peak_bytes: int = 0) -> RunSummary:
-    return RunSummary("failed", failures=failures, peak_memory_bytes=peak_bytes)
+def failure(*failures: TaskFailure, peak_bytes: int = 0) -> Outcome:
+    return Outcome("failed", failures=failures, peak_memory_bytes=peak_bytes)
 
 
 @pytest.mark.parametrize(
@@ -229,13 +242,13 @@ def test_failure_of_a_large_process_without_a_reason_is_probably_out_of_memory()
         (failure(OTHER, peak_bytes=LIMIT // 4), LIMIT, None),
         (failure(TaskFailure("Eat", "", "no more coffee"), peak_bytes=LIMIT), LIMIT, None),
         (failure(TaskFailure("Eat", "", "MemoryError"), peak_bytes=LIMIT), 0, None),
-        (RunSummary("successful", peak_memory_bytes=LIMIT), LIMIT, None),
-        (RunSummary("successful", peak_memory_bytes=LIMIT), LIMIT, MemoryKill("killed")),
-        (RunSummary("successful", peak_memory_bytes=LIMIT), LIMIT, MemoryKill("killed", by_kernel=True)),
+        (Outcome("successful", peak_memory_bytes=LIMIT), LIMIT, None),
+        (Outcome("successful", peak_memory_bytes=LIMIT), LIMIT, MemoryKill("killed")),
+        (Outcome("successful", peak_memory_bytes=LIMIT), LIMIT, MemoryKill("killed", by_kernel=True)),
     ],
     ids=["small", "other reason", "no limit", "success", "success before a kill", "success in a full container"],
 )
-def test_other_summary_is_unchanged(summary: RunSummary, limit: int, kill: MemoryKill | None) -> None:
+def test_other_summary_is_unchanged(summary: Outcome, limit: int, kill: MemoryKill | None) -> None:
     assert explain_memory(summary, limit, kill) == summary
 
 

@@ -1,6 +1,6 @@
-"""The summary of a run: what failed and why, from its events and the way it ended.
+"""The outcome of a run: what failed and why, from its events and the way it ended.
 
-A ``RunSummaryBuilder`` receives the events one by one and, last, an ``Ending``. An ignored or rescued failure doesn't
+An ``OutcomeBuilder`` receives the events one by one and, last, an ``Ending``. An ignored or rescued failure doesn't
 count, an unreachable host does, and a play without a recap failed for the reason that Ansible printed. The builder
 keeps a few lines of output, never all events.
 
@@ -12,11 +12,13 @@ import itertools
 import re
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 from rolecall.kube.quantities import format_bytes, parse_duration
-from rolecall.runner.runs.events import Counts, RunEvent, RunSummary, Status, TaskFailure, cut
+from rolecall.runner.runs.events import RunEvent, cut
+
+Status = Literal["successful", "failed", "timeout", "canceled", "error"]
 
 _NO_HOSTS = ("playbook_on_no_hosts_matched", "playbook_on_no_hosts_remaining")
 _ERROR_LINE = re.compile(r"^(?:\[ERROR\]:|ERROR!)\s*(.*)")
@@ -33,6 +35,77 @@ _REPORTS_NOTHING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """One reason why a run failed; ``task`` is empty if no task failed."""
+
+    task: str
+    host: str
+    message: str
+    task_id: str = ""
+
+    def __str__(self) -> str:
+        """Return one line for a condition or the log: the task, the host unless it is localhost, the message."""
+        if not self.task:
+            return cut(self.message)
+        host = "" if self.host in ("", "localhost") else f" on {self.host}"
+        return cut(f"Task {self.task!r}{host}: {self.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The counts of the play recap for localhost."""
+
+    ok: int = 0
+    changed: int = 0
+    skipped: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one run.
+
+    ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
+    ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``written`` are the conditions
+    that the role has set, see ``RunEvent``. ``stats`` has the values of ``set_stats``. ``peak_memory_bytes`` is the
+    most private memory that a process of the run had, 0 if unknown. A failure ``is_final`` if the object is its cause.
+    """
+
+    status: Status
+    rc: int | None = None
+    failures: tuple[TaskFailure, ...] = ()
+    counts: Counts = Counts()
+    completion: str = ""
+    requeue_after_seconds: float | None = None
+    requeue_at: float | None = None
+    written: tuple[Mapping[str, Any], ...] = ()
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    duration_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    is_final: bool = False
+
+    @classmethod
+    def of_failure(cls, message: str, status: Status = "error") -> Self:
+        """Return the summary of a run that failed without a task, for example because it never started."""
+        return cls(status, failures=(TaskFailure("", "", message),))
+
+    @property
+    def is_successful(self) -> bool:
+        """Whether every task of the role succeeded."""
+        return self.status == "successful"
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the operator stopped the run before its end: neither a success nor a failure."""
+        return self.status == "canceled"
+
+    @property
+    def message(self) -> str:
+        """All failures, one per line, in order; empty after a success."""
+        return cut("\n".join(str(failure) for failure in self.failures))
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How a run ended: status, exit code of Ansible, and duration; a reason if the operator or a limit stopped it."""
 
@@ -43,7 +116,7 @@ class Ending:
     peak_memory_bytes: int = 0
 
 
-class RunSummaryBuilder:
+class OutcomeBuilder:
     """Collects the events of one run; ``finish`` returns its summary.
 
     With ``unreachable_ok``, an unreachable host and a play without hosts are not failures.
@@ -93,7 +166,7 @@ class RunSummaryBuilder:
                 message = f"cannot tell when to run again: {reason}"
                 self._requeue_failure = TaskFailure(event.task, event.host, message)
 
-    def finish(self, ending: Ending) -> RunSummary:
+    def finish(self, ending: Ending) -> Outcome:
         """Return the summary of the run."""
         failures = self._failures(ending)
         status: Status = ending.status if failures else "successful"
@@ -102,7 +175,7 @@ class RunSummaryBuilder:
         after, at = self._requeue
         counts = self._recap.counts if self._recap else {}
         names = ("ok", "changed", "skipped", "failures")
-        return RunSummary(
+        return Outcome(
             status=status,
             rc=ending.rc,
             failures=tuple(failures),
@@ -211,7 +284,7 @@ class MemoryKill:
     by_kernel: bool = False
 
 
-def explain_memory(summary: RunSummary, limit_bytes: int, kill: MemoryKill | None) -> RunSummary:
+def explain_memory(summary: Outcome, limit_bytes: int, kill: MemoryKill | None) -> Outcome:
     """Return the summary with the memory shortage as the reason of a failure, if there was one.
 
     Each process could have ``limit_bytes`` (0: no limit).
