@@ -13,7 +13,7 @@ from rolecall.kube.errors import NotFoundError
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import generation_of, has_finalizer
 from rolecall.runner.controller.controller import Result
-from rolecall.runner.reconcile.status import ReconcileOutcome
+from rolecall.runner.runs.outcome import Outcome
 from tests.support.reconciler_rig import DEFAULT_PERIOD_SECONDS, FAILURE, FINALIZER, SUCCESS, finalizer, make_rig
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World
@@ -135,7 +135,7 @@ class ReconcilerContract:
         await world.delete(THING, "one")
         await world.create(MANIFEST)
         with pytest.raises(NotFoundError):
-            await rig.reconciler.status.write(before, ReconcileOutcome(failure="no"))
+            await rig.reconciler.status.write(before, Outcome.of_failure("no"))
         assert "status" not in await rig.thing()
 
     async def test_non_finite_number_is_omitted(self, world: World, tmp_path: Path) -> None:

@@ -5,15 +5,14 @@ value starts a run. Changing either annotation triggers a reconcile.
 """
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rolecall.kube.metadata import annotation_of
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.runs.outcome import Outcome
+from rolecall.runner.runs.outcome import NO_RUN, Outcome
 
 if TYPE_CHECKING:  # only imported if traces are exported
     from rolecall.runner.record.spans import Trace
@@ -48,9 +47,11 @@ class ReconcileContext:
     """The object's status before the operator marked it as running."""
 
     run: asyncio.Task[Outcome] | None = None
-    summary: Outcome | None = None
-    stop_reason: str = ""
-    """Why the run is interrupted or must not start, empty if nothing stops it."""
+    interruption: Outcome | None = None
+    """The outcome of a run that is interrupted or must not start, None if nothing stops it."""
+
+    outcome: Outcome = NO_RUN
+    """The outcome of the run."""
 
     written_status: RawObject | None = None
     """The status that the reconcile has written, None if it has written none."""
@@ -63,34 +64,9 @@ class ReconcileContext:
         """Whether this is the run of the finalizer."""
         return bool(self.finalizer)
 
-    @property
-    def failure(self) -> str | None:
-        """Why the run failed; None after a success and before the run."""
-        if self.summary is None or self.summary.is_successful:
-            return None
-        message = self.summary.message or "the run failed without a message"
-        return f"Finalizer {self.finalizer}: {message}" if self.finalizer else message
-
-    @property
-    def written_conditions(self) -> tuple[Mapping[str, Any], ...]:
-        """The conditions that the run has written into the status of its object."""
-        gvk, written = GVK.of_object(self.obj), self.summary.written if self.summary else ()
-        target = (gvk.group, gvk.kind, self.key.namespace, self.key.name)
-        return tuple(
-            condition
-            for each in written
-            if (GVK.of(each["api_version"], "").group, each["kind"], each["namespace"], each["name"]) == target
-            for condition in each["conditions"]
-        )
-
-    @property
-    def requests_requeue(self) -> bool:
-        """Whether the run itself requested the next run, because there is more to do."""
-        summary = self.summary
-        return summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)
-
     def stop(self, reason: str = "") -> None:
         """Interrupt the run in progress, or keep it from starting. The other steps continue."""
-        self.stop_reason = reason or "the operator is stopping"
+        message = f"The run was interrupted: {reason or 'the operator is stopping'}"
+        self.interruption = Outcome.of_failure(message, "canceled")
         if self.run is not None:
             self.run.cancel()

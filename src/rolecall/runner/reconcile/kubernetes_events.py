@@ -27,7 +27,6 @@ from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.status import FAILURE, own_condition
 from rolecall.runner.runs.events import cut
-from rolecall.runner.runs.outcome import Outcome
 from rolecall.system.blocking_work import running_in_background
 from rolecall.system.logs import get_logger
 
@@ -199,13 +198,13 @@ class EventReporter:
         self._failing[context.key] = uid_of(context.obj)
         self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
 
-    def succeeded(self, context: ReconcileContext, summary: Outcome) -> None:
+    def succeeded(self, context: ReconcileContext) -> None:
         """Report a success after a failure, and a success that changed something."""
         failure = own_condition(status_of(context.obj), FAILURE) or {}
         had_failed = self._failing.pop(context.key, None) == uid_of(context.obj)
         if had_failed or failure.get("status") == "True":
             self.record(context.obj, EventSpec(NORMAL, "ReconcileRecovered", "Reconciled after a failure"))
-        if changed := summary.counts.changed:
+        if changed := context.outcome.counts.changed:
             tasks = f"{changed} task{'s' if changed > 1 else ''} changed something"
             self.record(context.obj, EventSpec(NORMAL, "Reconciled", tasks + _started_by(context)))
 

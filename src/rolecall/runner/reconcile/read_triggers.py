@@ -55,10 +55,10 @@ class ReadTriggers:
 
     def run_ended(self, context: ReconcileContext) -> None:
         """Take the read set of a run, and enqueue its object again if something has changed in the meantime."""
-        key, summary = context.key, context.summary
-        if summary is not None:
-            self._backoff.run_ended(key, context.causes, changed=summary.counts.changed > 0)
-        for cause in self.sets.end(key, successful=summary is not None and summary.is_successful):
+        key, outcome = context.key, context.outcome
+        if outcome.is_known:
+            self._backoff.run_ended(key, context.causes, changed=outcome.counts.changed > 0)
+        for cause in self.sets.end(key, successful=outcome.is_successful):
             if not self.self_triggers.is_self_trigger(key, cause):
                 self._enqueue(key, cause)
 

@@ -12,10 +12,10 @@ or an API server that doesn't serve a new CRD yet, responds with 404 to a read o
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -41,15 +41,7 @@ from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
-from rolecall.runner.reconcile.status import (
-    ReconcileOutcome,
-    Status,
-    invalid_texts,
-    map_result,
-    run_document,
-    should_mark_running,
-    unready_reason,
-)
+from rolecall.runner.reconcile.status import reported_by, should_mark_running
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.launcher import Launcher
@@ -135,18 +127,16 @@ class Reconciler:
                 raise
 
     async def _reconcile_and_record(self, context: ReconcileContext) -> Result:
-        result: Result | None = None
+        result = Result(failed=True)
         try:
             result = await self._reconcile(context)
         finally:
             if self.reads is not None:
                 self.reads.run_ended(context)
-            if context.summary is not None and context.summary.is_interrupted:
+            outcome = "failed" if result.failed else "succeeded"
+            if context.outcome.is_interrupted:
                 outcome = "interrupted"
-            else:
-                outcome = "failed" if result is None or result.failed else "succeeded"
-            ending = Ending(outcome, context.summary, context.written_status)
-            ending.requeue_after_seconds = result.requeue_after_seconds if result else None
+            ending = Ending(outcome, context.outcome, context.written_status, result.requeue_after_seconds)
             if context.trace is not None:
                 await context.trace.finish(context.obj, context.record, ending)
             if self.recorder is not None and context.record is not None:
@@ -158,8 +148,8 @@ class Reconciler:
         try:
             if (ended := await self._prepare(context)) is not None:
                 return ended
-            context.summary = await self._run(context)
-            if not await self._save(context, context.summary):
+            context.outcome = await self._run(context)
+            if not await self._save(context):
                 return Result(failed=True)
         except KubeError as error:
             if isinstance(error, NotFoundError | NotServedError) and not self._is_known(context):
@@ -174,7 +164,7 @@ class Reconciler:
         except Exception as error:
             await self._fail_outside_ansible(context, repr(error))
             raise  # the controller logs the traceback
-        return self._conclude(context, context.summary)
+        return self._conclude(context)
 
     def _is_known(self, context: ReconcileContext) -> bool:
         """Return whether the informer has the object that was read, or any of its name if none was."""
@@ -227,8 +217,8 @@ class Reconciler:
 
     async def _run(self, context: ReconcileContext) -> Outcome:
         """Run the role or the finalizer's content, unless the operator is stopping."""
-        if context.stop_reason:
-            return Outcome.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
+        if context.interruption is not None:
+            return context.interruption
         if self.recorder is not None:
             context.record = self.recorder.start(self.watch, context.obj, context.ident, context.causes)
             context.record.is_finalizing = context.finalizing
@@ -237,25 +227,25 @@ class Reconciler:
         running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing, record=context.record)
         context.run = asyncio.create_task(running)
         try:
-            summary = await context.run
+            outcome = await context.run
         except asyncio.CancelledError:
-            if not context.stop_reason:
+            if context.interruption is None:
                 raise
-            summary = Outcome.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
+            outcome = context.interruption
         finally:
             if context.trace is not None:
                 context.trace.run_ended()
         if context.record is not None:
-            summary = context.record.explain_hidden(summary)
-        if summary.is_final:
+            outcome = context.record.explain_hidden(outcome)
+        if outcome.is_final:
             self.rejected.add(context.key)
-        if summary.duration_seconds > LONG_RUN_SECONDS:
+        if outcome.duration_seconds > LONG_RUN_SECONDS:
             self._long_runs.add(context.key)
         else:
             self._long_runs.discard(context.key)
-        return summary
+        return replace(outcome, finalizer=context.finalizer)
 
-    async def _save(self, context: ReconcileContext, summary: Outcome) -> bool:
+    async def _save(self, context: ReconcileContext) -> bool:
         """Remove the finalizer and write the status; return False if the status couldn't be written."""
         try:
             context.fresh = await self.primaries.read_again(context.obj)
@@ -266,54 +256,36 @@ class Reconciler:
             logger.info("Could not read the object after its run", error=str(error))
             context.fresh = context.obj
 
-        finalizer = self.watch.finalizer
+        outcome = context.outcome
         # A role that requests a requeue hasn't finished cleaning up.
-        is_released = bool(
-            finalizer and context.finalizing and context.failure is None and not context.requests_requeue
-        )
-        if finalizer and is_released:
-            await self._edit(context, lambda obj: without_finalizer(obj, finalizer.name))
+        is_released = context.finalizing and outcome.is_successful and not outcome.requests_requeue
+        if is_released:
+            await self._edit(context, lambda obj: without_finalizer(obj, context.finalizer))
 
-        if summary.is_interrupted:
-            mark = partial(self.status.mark_interrupted, context.obj, context.status_before, summary.message)
-            return await self._write_status(context, mark)
-        if self.metrics is not None:
-            self.metrics.run_ended(succeeded=summary.is_successful)
-        document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
-        path, reported = self.watch.ready.get("value"), map_result(self.watch.ready, document)
-        for name in invalid_texts(reported):
+        if outcome.is_interrupted:
+            return await self._write_status(context, outcome)
+        reported = reported_by(outcome, self.watch, context.fresh)
+        for name in reported.invalid:
             self._warn_once(f"The {name} that a run reported for Ready is invalid and ignored; logged once")
-            del reported[name]
-        outcome = ReconcileOutcome(
-            failure=context.failure,
-            counts=summary.counts if summary.completion else None,
-            completion=summary.completion,
-            mapped=map_result(self.watch.status, document) if context.failure is None else {},
-            requests_requeue=context.requests_requeue,
-            unready=unready_reason(path, document, reported.get("message", "")) if path else None,
-            reported=reported,
-            written=context.written_conditions,
-            is_final=summary.is_final,
-        )
-        write = partial(self.status.write, context.obj, outcome)
-        return await self._write_status(context, write, may_be_gone=is_released)
+        return await self._write_status(context, replace(outcome, reported=reported), may_be_gone=is_released)
 
-    def _conclude(self, context: ReconcileContext, summary: Outcome) -> Result:
+    def _conclude(self, context: ReconcileContext) -> Result:
         """Report the outcome, and return when the next run is due."""
-        if summary.is_interrupted:
-            logger.warning("Run interrupted", reason=summary.message)
+        outcome = context.outcome
+        if outcome.is_interrupted:
+            logger.warning("Run interrupted", reason=outcome.message)
             return Result(failed=True)
-        if context.failure is not None:
-            logger.error("Reconcile failed", error=context.failure)
-            self.events.failed(context, context.failure)
+        if outcome.failure is not None:
+            logger.error("Reconcile failed", error=outcome.failure)
+            self.events.failed(context, outcome.failure)
             is_same = resource_version_of(context.fresh) == resource_version_of(context.obj)
-            return Result(failed=True, is_final=summary.is_final and is_same)
-        if context.requests_requeue:
+            return Result(failed=True, is_final=outcome.is_final and is_same)
+        if outcome.requests_requeue:
             self.self_triggers.requeue_requested(context.key)
-        result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
-        duration = format_duration(summary.duration_seconds)
+        result = after_success(context, has_finalizer=self.watch.finalizer is not None)
+        duration = format_duration(outcome.duration_seconds)
         logger.info("Reconcile succeeded", duration=duration, requeue_after_seconds=result.requeue_after_seconds)
-        self.events.succeeded(context, summary)
+        self.events.succeeded(context)
         return result
 
     async def _clean_up(self, key: ObjectKey) -> Result:
@@ -345,29 +317,30 @@ class Reconciler:
 
     async def _fail(self, context: ReconcileContext, message: str, *, is_final: bool = False) -> bool:
         """Report a failure outside of the run; return False if the status couldn't be written."""
-        if self.metrics is not None:
-            self.metrics.run_ended(succeeded=False)
-        outcome = ReconcileOutcome(failure=message, is_final=is_final)
         self.events.failed(context, message)
-        return await self._write_status(context, partial(self.status.write, context.obj, outcome))
+        return await self._write_status(context, Outcome.of_failure(message, is_final=is_final))
 
-    async def _write_status(
-        self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]], *, may_be_gone: bool = False
-    ) -> bool:
-        """Write a status; return False if it couldn't be written: the next attempt may succeed.
+    async def _write_status(self, context: ReconcileContext, outcome: Outcome, *, may_be_gone: bool = False) -> bool:
+        """Count an outcome, and write its status; return False if it couldn't be written: the next attempt may succeed.
 
         With ``may_be_gone``, the operator has removed its finalizer, so an object that isn't found needs no status.
         """
+        if self.metrics is not None and not outcome.is_interrupted:
+            self.metrics.run_ended(succeeded=outcome.is_successful)
         if not self.watch.manage_status:
             return True
+        obj, before = context.obj, context.status_before
         try:
-            context.written_status = await write()
+            if outcome.is_interrupted:
+                context.written_status = await self.status.mark_interrupted(obj, before, outcome.message)
+            else:
+                context.written_status = await self.status.write(obj, outcome)
         except NotFoundError:
             if not may_be_gone:
                 raise  # the caller decides whether the object was deleted
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
-            self.status.report(context.obj, f"The status could not be written: {error}")
+            self.status.report(obj, f"The status could not be written: {error}")
             return False
         return True
 
@@ -389,15 +362,15 @@ def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> floa
     return max(seconds, SHORTEST_PERIOD_SECONDS) if seconds else 0.0
 
 
-def after_success(context: ReconcileContext, summary: Outcome, *, has_finalizer: bool) -> Result:
+def after_success(context: ReconcileContext, *, has_finalizer: bool) -> Result:
     """Return when the next run is due.
 
     A requeue that the role requested comes first, then a deletion that waits for the finalizer's run, then the period.
     ``has_finalizer`` is whether the watch has a finalizer.
     """
-    if context.requests_requeue:
+    if context.outcome.requests_requeue:
         cause = Cause("requeue_after", priority=Priority.HIGH)
-        return Result(summary.requeue_after_seconds, summary.requeue_at, cause=cause)
+        return Result(context.outcome.requeue_after_seconds, context.outcome.requeue_at, cause=cause)
     if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
         return Result(FINALIZER_REQUEUE_SECONDS, cause=Cause("deleted during its run", priority=Priority.HIGH))
     return Result(context.period_seconds or None, cause=Cause("period", priority=Priority.LOW))

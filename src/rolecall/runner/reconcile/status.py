@@ -22,15 +22,16 @@ status, so an operator that restarts continues where it stopped.
 import copy
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rolecall.kube.jsonpath import FieldPath
+from rolecall.kube.references import RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION
 from rolecall.runner.runs.events import cut
-from rolecall.runner.runs.outcome import Counts, Outcome
+from rolecall.runner.runs.outcome import Outcome, Reported
 
 Status = dict[str, Any]
 RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
@@ -214,29 +215,6 @@ class ConditionList:
         self.items.insert(len(self.items) if self._context.moves_changed and is_changed else index, new)
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileOutcome:
-    """The result of a reconcile.
-
-    ``failure`` is None after a success. ``counts`` is None if no play started. ``completion`` is the time of the play
-    recap. ``mapped`` has values for fields of the status. A ``remark`` is added to the message of a success. A failure
-    ``is_final`` if no retry can help. ``unready`` is why an object is not ready after a success; None if the watch has
-    no ``ready``, empty if the object is ready. ``reported`` may have a ``reason`` and a ``message`` for ``Ready``.
-    ``written`` are the conditions that the run has written.
-    """
-
-    failure: str | None = None
-    counts: Counts | None = None
-    completion: str = ""
-    mapped: Mapping[str, Any] = field(default_factory=dict)
-    remark: str = ""
-    requests_requeue: bool = False
-    is_final: bool = False
-    unready: str | None = None
-    reported: Mapping[str, Any] = field(default_factory=dict)
-    written: tuple[Mapping[str, Any], ...] = ()
-
-
 def running(old: Status, context: ConditionContext) -> Status:
     """Return the status during a run; an earlier failure stays visible until the run has ended."""
     conditions = ConditionList(old, context)
@@ -268,13 +246,13 @@ def interrupted(old: Status, before: Status, message: str, context: ConditionCon
     return {**old, "conditions": conditions.items}
 
 
-def finished(old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
+def finished(old: Status, outcome: Outcome, context: ConditionContext) -> Status:
     """Return the status after a run."""
     conditions = ConditionList(old, context)
     conditions.remove(PAUSED)
-    result = {**asdict(outcome.counts), "completion": outcome.completion} if outcome.counts is not None else None
+    result = {**asdict(outcome.counts), "completion": outcome.completion} if outcome.completion else None
     if outcome.failure is None:
-        message = "Last reconciliation succeeded" + (f"; {outcome.remark}" if outcome.remark else "")
+        message = "Last reconciliation succeeded" + (f"; {outcome.reported.remark}" if outcome.reported.remark else "")
         conditions.put(RUNNING, "True", "Successful", "Awaiting next reconciliation", ansibleResult=result)
         conditions.put(SUCCESSFUL, "True", "Successful", cut(message))
         conditions.put(FAILURE, "False", "Successful", "")
@@ -284,7 +262,7 @@ def finished(old: Status, outcome: ReconcileOutcome, context: ConditionContext) 
         conditions.put(SUCCESSFUL, "False", "Failed", "")
     return {
         **old,
-        **outcome.mapped,
+        **outcome.reported.mapped,
         "conditions": conditions.items,
         **({"observedGeneration": context.generation} if context.generation else {}),
     }
@@ -348,6 +326,16 @@ def smaller(old: Status, new: Status, rejected: Collection[str]) -> Status:
     return {**old, **kept, "conditions": [*others, *own]}
 
 
+def reported_by(outcome: Outcome, watch: Watch, obj: RawObject) -> Reported:
+    """Return the values that a run has reported for the status of its object; ``obj`` is the object after the run."""
+    document = {"stats": dict(outcome.stats), "resource": obj, "run": run_document(outcome)}
+    path, found = watch.ready.get("value"), map_result(watch.ready, document)
+    invalid = invalid_texts(found)
+    reason, message = ("" if name in invalid else found.get(name, "") for name in ("reason", "message"))
+    mapped = map_result(watch.status, document) if outcome.is_successful else {}
+    return Reported(mapped, unready_reason(path, document, message) if path else None, reason, message, invalid)
+
+
 def invalid_texts(reported: Mapping[str, Any]) -> list[str]:
     """Return which of the values that a run has reported for ``Ready`` can't be its ``reason`` or ``message``.
 
@@ -378,14 +366,14 @@ def unready_reason(path: FieldPath, document: dict[str, Any], message: str = "")
     return ""
 
 
-def run_document(summary: Outcome) -> dict[str, object]:
+def run_document(outcome: Outcome) -> dict[str, object]:
     """Return the value of ``$.run`` for the status mapping."""
     return {
-        "status": summary.status,
-        "rc": summary.rc,
-        "durationSeconds": round(summary.duration_seconds, 3),
-        "completion": summary.completion,
-        **asdict(summary.counts),
+        "status": outcome.status,
+        "rc": outcome.rc,
+        "durationSeconds": round(outcome.duration_seconds, 3),
+        "completion": outcome.completion,
+        **asdict(outcome.counts),
     }
 
 
@@ -454,14 +442,15 @@ class Readiness:
             return new
         return _with_ready(new, context, RUNS_PAUSED, ("Unknown", "True", "False"), (_PAUSE, _PAUSE, ""))
 
-    def after_run(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
+    def after_run(self, old: Status, outcome: Outcome, context: ConditionContext) -> Status:
         """Return the status after a run, or after a reconcile that failed before it."""
         old = with_own_reason(old)
-        written = roles_conditions(old, outcome.written)
+        written = roles_conditions(old, context.written)
         mentions = [_mention(item) for item in written if self.is_on and item.get("type") in _TYPES]
-        outcome = replace(outcome, remark="; ".join(filter(None, (outcome.remark, *mentions))))
-        context = replace(context, written=written)
-        new, failure, unready = finished(old, outcome, context), outcome.failure, outcome.unready
+        reported = outcome.reported
+        reported = replace(reported, remark="; ".join(filter(None, (reported.remark, *mentions))))
+        outcome, context = replace(outcome, reported=reported), replace(context, written=written)
+        new, failure, unready = finished(old, outcome, context), outcome.failure, reported.unready
         if not self.is_on:
             return without_ready_conditions(new)
         if failure is not None and self._has_stalled(old, outcome, context):
@@ -469,20 +458,20 @@ class Readiness:
         if failure is not None:
             return _with_ready(new, context, RUN_FAILED, ("False", "True", "False"), (failure, _RETRY + failure, ""))
         is_known = not any(_is_foreign(condition_of(old, kind)) for kind in (READY, STALLED))
-        reason, message = outcome.reported.get("reason", "") if is_known else "", outcome.reported.get("message")
+        reason, message = reported.reason if is_known else "", reported.message or _SUCCESS
         context, mark = replace(context, ready_reason=reason), reason and _REPORTED + reason
         if unready:
             return _with_ready(new, context, NOT_READY_YET, ("False", "True", "False"), (unready, unready, mark))
         if unready is None and outcome.requests_requeue and not _is_foreign(condition_of(old, READY)):
             return _with_ready(new, context, RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE, ""))
-        return _with_ready(new, context, RUN_SUCCEEDED, ("True", "False", "False"), (message or _SUCCESS, "", mark))
+        return _with_ready(new, context, RUN_SUCCEEDED, ("True", "False", "False"), (message, "", mark))
 
     def after_interruption(self, old: Status, before: Status, message: str, context: ConditionContext) -> Status:
         """Return the status after an interrupted run; ``before`` is the status from before the run."""
         new = interrupted(old, before, message, context)
         return new if self.is_on else without_ready_conditions(new)
 
-    def _has_stalled(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> bool:
+    def _has_stalled(self, old: Status, outcome: Outcome, context: ConditionContext) -> bool:
         """Return whether no further retry is expected to help a failed object; only this method decides it."""
         stalled = condition_of(old, STALLED) or {}
         was_stalled = stalled.get("status") == "True"

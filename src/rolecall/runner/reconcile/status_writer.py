@@ -39,13 +39,13 @@ from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile.status import (
     ConditionContext,
     Readiness,
-    ReconcileOutcome,
     Status,
     conditions_of,
     is_ours,
     should_write,
     smaller,
 )
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.system.logs import get_logger
 
@@ -162,28 +162,28 @@ class StatusWriter:
 
         return await self._write_until_done(primary, update, generation_of(primary))
 
-    async def write(self, primary: RawObject, outcome: ReconcileOutcome) -> Status | None:
+    async def write(self, primary: RawObject, outcome: Outcome) -> Status | None:
         """Write the result of a run that worked with this version of the primary; a deleted primary needs no status.
 
         Return the status as it is afterwards, None if the primary was deleted.
         """
 
-        async def attempt(outcome: ReconcileOutcome, *, may_reduce: bool = True) -> Status | None:
+        async def attempt(outcome: Outcome, *, may_reduce: bool = True) -> Status | None:
             def update(old: Status, context: ConditionContext) -> Status:
+                context = replace(context, written=outcome.conditions_of(primary))
                 return self.readiness.after_run(old, outcome, context)
 
             return await self._write_until_done(primary, update, generation_of(primary), may_reduce=may_reduce)
 
-        if unfit := {name for name, value in outcome.mapped.items() if not _is_finite(value)}:
+        if unfit := {name for name, value in outcome.reported.mapped.items() if not _is_finite(value)}:
             reason = "found a number that is infinite or NaN, expected one that JSON can hold"
             outcome = _without_mapped(outcome, unfit, f"{', '.join(sorted(unfit))}: {reason}")
         try:
-            return await attempt(outcome, may_reduce=not outcome.mapped)
+            return await attempt(outcome, may_reduce=not outcome.reported.mapped)
         except ApiError as error:
-            if not outcome.mapped or not _rejects_values(error):
+            if not outcome.reported.mapped or not _rejects_values(error):
                 raise
-            outcome = _without_mapped(outcome, set(outcome.mapped), error.message)
-            return await attempt(outcome)
+            return await attempt(_without_mapped(outcome, set(outcome.reported.mapped), error.message))
 
     async def _write_until_done(
         self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = True
@@ -243,11 +243,10 @@ def _is_finite(value: object) -> bool:
     return all(math.isfinite(each) for each in all_values(value) if isinstance(each, float))
 
 
-def _without_mapped(outcome: ReconcileOutcome, fields: set[str], why: str) -> ReconcileOutcome:
-    """Return an outcome without some of its mapped fields, with a message that reports this."""
+def _without_mapped(outcome: Outcome, fields: set[str], why: str) -> Outcome:
+    """Return an outcome without some of its mapped fields, with a remark that reports this."""
     logger.warning("Mapped status was rejected", error=why, fields=sorted(fields))
-    remark = f"the mapped status was rejected: {why}"
-    mapped = {name: value for name, value in outcome.mapped.items() if name not in fields}
-    if outcome.failure is None:
-        return replace(outcome, mapped=mapped, remark="; ".join(filter(None, (outcome.remark, remark))))
-    return replace(outcome, mapped=mapped, failure=f"{outcome.failure}\n{remark}")
+    reported = outcome.reported
+    mapped = {name: value for name, value in reported.mapped.items() if name not in fields}
+    remark = "; ".join(filter(None, (reported.remark, f"the mapped status was rejected: {why}")))
+    return replace(outcome, reported=replace(reported, mapped=mapped, remark=remark))

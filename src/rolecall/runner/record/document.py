@@ -23,7 +23,7 @@ from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.reader import FORMAT, Line, digest_of, time_text, to_line
-from rolecall.runner.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord
+from rolecall.runner.record.run_record import KeptExchange, RunRecord, TaskRecord
 from rolecall.runner.secrets.mask import Mask
 from rolecall.runner.secrets.values import (
     add_words,
@@ -235,18 +235,16 @@ class _Lines:
 
     def end(self) -> Line:
         """Return the last line, without the fields that depend on the others."""
-        record, ending = self._record, self._record.ending or Ending("unknown")
-        summary = ending.summary
-        failures = () if summary is None else map(str, summary.failures)
+        record, ending, run = self._record, self._record.ending, self._record.ending.run
         return {
             "type": "end",
             "outcome": ending.outcome,
-            "rc": None if summary is None else summary.rc,
-            "failures": [self.mask.without_cut_value(text) for text in failures],
-            "stats": {} if summary is None else dict(summary.stats),
+            "rc": run.rc,
+            "failures": [self.mask.without_cut_value(str(failure)) for failure in run.failures],
+            "stats": dict(run.stats),
             "status": None if ending.status is None else dict(ending.status),
             "requeueAfterSeconds": ending.requeue_after_seconds,
-            "seconds": 0.0 if summary is None else round(summary.duration_seconds, 3),
+            "seconds": round(run.duration_seconds, 3),
             "complete": record.is_complete,
             "exchanges": len(record.exchanges),
             "tasks": len(record.tasks),

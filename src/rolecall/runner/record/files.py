@@ -42,7 +42,7 @@ class RecordFiles:
 
     def write(self, record: RunRecord, document: Document) -> Path:
         """Write the record of a run and return its file. Raise OSError."""
-        is_failed = record.ending is not None and record.ending.outcome == "failed"
+        is_failed = record.ending.outcome == "failed"
         parts = (record.gvk.kind.lower(), record.key.namespace, record.key.name)
         what = "-".join(_UNSAFE.sub("_", part) for part in parts if part)[:_NAME_CHARACTERS]
         name = f"{_time_in_name(record.started)}-{what}-{record.ident}"  # sorts by time

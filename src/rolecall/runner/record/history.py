@@ -50,15 +50,15 @@ class RunHistory:
 
     def add(self, record: RunRecord, message: str = "") -> None:
         """Add the line for a run that has ended, with the masked message of its failure."""
-        obj, ending = (record.gvk, record.key), record.ending
+        obj = record.gvk, record.key
         lines = self._lines.setdefault(obj, deque(maxlen=MAX_LINES))
         if lines:
             self._with_earlier.append(obj)
         line = RunLine(
             id=record.ident,
             started=record.started.timestamp(),
-            seconds=round(ending.summary.duration_seconds, 3) if ending and ending.summary else 0.0,
-            outcome=ending.outcome if ending else "unknown",
+            seconds=round(record.ending.run.duration_seconds, 3),
+            outcome=record.ending.outcome,
             because=record.causes,
             tasks=len(record.tasks),
             requests=len(record.exchanges),

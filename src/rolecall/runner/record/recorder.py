@@ -133,12 +133,12 @@ class Recorder:
 
     async def _failure(self, watch: Watch, record: RunRecord) -> str:
         """Return the start of the first reason why a run failed, with secret values masked; empty if there is none."""
-        summary = record.ending.summary if record.ending else None
-        if summary is None or not summary.failures:
+        failures = record.ending.run.failures
+        if not failures:
             return ""
         try:
             mask = await self.mask_of(watch, record)
-            text = str(mask.apply_to(mask.without_cut_value(str(summary.failures[0]))))
+            text = str(mask.apply_to(mask.without_cut_value(str(failures[0]))))
             return cut(text, _MESSAGE_BYTES)  # after masking, which doesn't find a part of a value
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             return f"not shown: {without_text(error)}"

@@ -21,7 +21,7 @@ from rolecall.runner.proxy.bodies import GZIP_MAGIC
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.runs.events import HIDDEN, RunEvent
-from rolecall.runner.runs.outcome import Outcome
+from rolecall.runner.runs.outcome import NO_RUN, Outcome
 
 MAX_EXCHANGES: Final = 10_000
 MAX_ITEMS: Final = 1000
@@ -128,12 +128,12 @@ class TaskRecord:
         return self.result not in ("", "skipped")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Ending:
-    """How a reconcile ended; ``status`` is the written status, or None."""
+    """How a reconcile ended, and the outcome of its run; ``status`` is the written status, or None."""
 
-    outcome: str
-    summary: Outcome | None = None
+    outcome: str = "unknown"
+    run: Outcome = NO_RUN
     status: Mapping[str, Any] | None = None
     requeue_after_seconds: float | None = None
 
@@ -155,7 +155,7 @@ class RunRecord:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     exchanges: list[KeptExchange] = field(default_factory=list)
     tasks: dict[tuple[str, str], TaskRecord] = field(default_factory=dict)
-    ending: Ending | None = None
+    ending: Ending = Ending()
     is_complete: bool = True
     new_traceparent: NewTraceparent | None = None
     _started_tasks: dict[str, TaskRecord] = field(default_factory=dict)
@@ -226,14 +226,14 @@ class RunRecord:
         else:
             self.is_complete = False
 
-    def explain_hidden(self, summary: Outcome) -> Outcome:
-        """Return a summary whose hidden failures name the last request of their task, if the API server rejected it.
+    def explain_hidden(self, outcome: Outcome) -> Outcome:
+        """Return an outcome whose hidden failures name the last request of their task, if the API server rejected it.
 
         The verb, the resource, and the status are no secrets; the permission is usually what is missing.
         """
         last = {kept.exchange.origin.task: kept.exchange for kept in self.exchanges}
         failures = []
-        for failure in summary.failures:
+        for failure in outcome.failures:
             exchange = last.get(failure.task_id) if failure.task_id and HIDDEN in failure.message else None
             if exchange is not None and exchange.info.is_resource and (exchange.status or 0) >= HTTPStatus.BAD_REQUEST:
                 info = exchange.info
@@ -241,7 +241,7 @@ class RunRecord:
                 rejected = f"; the API server rejected its last request with {exchange.status}: {info.verb} {resource}"
                 failure = replace(failure, message=failure.message + rejected)  # noqa: PLW2901 - the new version
             failures.append(failure)
-        return replace(summary, failures=tuple(failures))
+        return replace(outcome, failures=tuple(failures))
 
     def drop(self) -> None:
         """Drop its bodies."""

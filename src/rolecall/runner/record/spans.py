@@ -140,24 +140,25 @@ class Trace:
 
     def _make_spans(self, obj: RawObject, record: RunRecord | None, ending: Ending, ended_ns: int) -> None:
         """End the span of the reconcile, with those of the run, its tasks, and its requests below it."""
-        span, summary = self.span, ending.summary
+        span = self.span
         if uid := uid_of(obj):
             span.set_attribute("k8s.object.uid", uid)
         span.set_attribute("rolecall.causes", [self._masked(text) for text in self.causes])
         if ending.requeue_after_seconds is not None:
             span.set_attribute("rolecall.requeue_after_seconds", ending.requeue_after_seconds)
         if record is not None:
-            self._run(record, summary)
+            self._run(record, ending.run)
         if ending.outcome != "succeeded":
-            _fail(span, summary.status if summary and not summary.is_successful else "reconcile")
+            _fail(span, "reconcile" if ending.run.failure is None else ending.run.status)
         span.end(ended_ns)
 
-    def _run(self, record: RunRecord, summary: Outcome | None) -> None:
+    def _run(self, record: RunRecord, outcome: Outcome) -> None:
         name = self.watch.content_for(finalizing=record.is_finalizing).path.name
         attributes: Attributes = {"rolecall.finalizing": record.is_finalizing, "rolecall.content": name}
-        if summary is not None and summary.completion:
-            counts = summary.counts
-            attributes |= {f"ansible.tasks.{each}": getattr(counts, each) for each in ("ok", "changed", "skipped")}
+        if outcome.completion:
+            attributes |= {
+                f"ansible.tasks.{each}": getattr(outcome.counts, each) for each in ("ok", "changed", "skipped")
+            }
         above, started_ns, sdk = set_span_in_context(self.span), self.run_started_ns, self.tracer.sdk
         run = sdk.start_span(f"run {name}", above, attributes=attributes, start_time=started_ns)
         below = set_span_in_context(run)
@@ -172,8 +173,8 @@ class Trace:
         for kept in record.exchanges:
             origin = kept.exchange.origin
             self._request(kept.exchange, spans.get((origin.task, origin.host), below))
-        if summary is None or not summary.is_successful:
-            _fail(run, summary.status if summary else "unknown")
+        if not outcome.is_successful:
+            _fail(run, outcome.status)
         run.end(self.run_ended_ns)
 
     def _task(self, task: TaskRecord, above: Context, ended_ns: int) -> Context:

@@ -1,4 +1,4 @@
 """One run of Ansible: its variables, its workspace, its processes, its events and its outcome.
 
-Nothing here knows about queues: a run is specified, carried out and summarized.
+Nothing here knows about queues: a run is specified and carried out, and its outcome returned.
 """

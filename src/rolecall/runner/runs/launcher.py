@@ -1,14 +1,14 @@
-"""Runs the role or playbook of one object: ``Launcher.run`` is the way from the object to the summary.
+"""Runs the role or playbook of one object: ``Launcher.run`` is the way from the object to the outcome.
 
 It checks the object's size, writes variables and inventory into the workspace, gives the run access to the API server,
-and logs the run's events as ``--ansible-log-events`` requests. A run that can't be prepared results in a summary with
+and logs the run's events as ``--ansible-log-events`` requests. A run that can't be prepared results in an outcome with
 a failure, like a run that fails later. If the object is the cause, the failure is final: only another object helps.
 
 A log line never has arguments of tasks, nor anything of a result that ``no_log`` hides. The recap is always logged.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class Launcher:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     async def run(self, obj: RawObject, ident: str, *, finalizing: bool, record: RunListener | None = None) -> Outcome:
-        """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
+        """Run for the object as it was read and return the outcome. Raises nothing but CancelledError."""
         watch, settings = self.watch, self.settings
         own_timeout = watch.timeout_seconds
         default_verbosity = settings.verbosity if watch.verbosity is None else watch.verbosity
@@ -102,7 +102,7 @@ class Launcher:
             variables = await run_in_thread(lambda: self._variables(obj, finalizing=finalizing))
         except (ValueError, RecursionError) as error:
             logger.error("The object cannot be run", error=str(error))  # noqa: TRY400 - the object is the cause
-            return replace(Outcome.of_failure(f"Unable to run reconciliation: {error}"), is_final=True)
+            return Outcome.of_failure(f"Unable to run reconciliation: {error}", is_final=True)
         try:
             playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
             await run_in_thread(lambda: workspace.prepare(ident, variables, settings.ansible_args, playbook))
@@ -120,16 +120,16 @@ class Launcher:
                     unreachable_ok=settings.unreachable_ok,
                     output_in_events=settings.output_in_events,
                 )
-                summary = await self.runner.run(spec, on_event)
+                outcome = await self.runner.run(spec, on_event)
             if settings.debug_logs:
                 output = await run_in_thread(lambda: _printed(workspace, ident))
                 logger.info("Output of the run", gvk=str(watch.gvk), stdout=output)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("Could not start the run")
             return Outcome.of_failure(f"Unable to run reconciliation: {error}")
-        if summary.is_successful:
+        if outcome.is_successful:
             logger.info("Play succeeded")
-        return summary
+        return outcome
 
     async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None) -> Run:
         key, gvk = ObjectKey.of_object(obj), self.watch.gvk

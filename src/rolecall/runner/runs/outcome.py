@@ -1,8 +1,10 @@
-"""The outcome of a run: what failed and why, from its events and the way it ended.
+"""The outcome of a run: whether it succeeded, failed, or was interrupted, and what it reported.
 
-An ``OutcomeBuilder`` receives the events one by one and, last, an ``Ending``. An ignored or rescued failure doesn't
-count, an unreachable host does, and a play without a recap failed for the reason that Ansible printed. The builder
-keeps a few lines of output, never all events.
+The status of the object, the record, the trace, the Event, the metric, and the log all read the same ``Outcome``.
+
+An ``OutcomeBuilder`` receives the events one by one and, last, how the process ended. An ignored or rescued failure
+doesn't count, an unreachable host does, and a play without a recap failed for the reason that Ansible printed. The
+builder keeps a few lines of output, never all events.
 
 ``explain_memory`` adds the reason that Ansible often omits: a ``MemoryError`` has no text. So a failure without a
 reason is judged by the size of the largest process. A run that succeeded before it could be killed has succeeded.
@@ -11,14 +13,15 @@ reason is judged by the size of the largest process. A run that succeeded before
 import itertools
 import re
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from rolecall.kube.quantities import format_bytes, parse_duration
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.runs.events import RunEvent, cut
 
-Status = Literal["successful", "failed", "timeout", "canceled", "error"]
+Status = Literal["successful", "failed", "timeout", "canceled", "error", "unknown"]
 
 _NO_HOSTS = ("playbook_on_no_hosts_matched", "playbook_on_no_hosts_remaining")
 _ERROR_LINE = re.compile(r"^(?:\[ERROR\]:|ERROR!)\s*(.*)")
@@ -62,16 +65,35 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """The values for the status of an object that the paths of its watch find after a run.
+
+    ``mapped`` are fields of the status. ``unready`` is why an object is not ready after a success; None if the watch
+    has no ``ready``, empty if the object is ready. ``reason`` and ``message`` are those of ``Ready``, and ``invalid``
+    names the ones that can't be used. A ``remark`` is added to the message of a success.
+    """
+
+    mapped: Mapping[str, Any] = field(default_factory=dict)
+    unready: str | None = None
+    reason: str = ""
+    message: str = ""
+    invalid: Sequence[str] = ()
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one run.
+    """The result of one run; its status is ``unknown`` if there was none, or until it has ended.
 
     ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
     ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``written`` are the conditions
     that the role has set, see ``RunEvent``. ``stats`` has the values of ``set_stats``. ``peak_memory_bytes`` is the
     most private memory that a process of the run had, 0 if unknown. A failure ``is_final`` if the object is its cause.
+    ``finalizer`` is the one that the run was for, empty for an ordinary run. ``reported`` is empty until the object has
+    been read again.
     """
 
-    status: Status
+    status: Status = "unknown"
     rc: int | None = None
     failures: tuple[TaskFailure, ...] = ()
     counts: Counts = Counts()
@@ -83,11 +105,18 @@ class Outcome:
     duration_seconds: float = 0.0
     peak_memory_bytes: int = 0
     is_final: bool = False
+    finalizer: str = ""
+    reported: Reported = Reported()
 
     @classmethod
-    def of_failure(cls, message: str, status: Status = "error") -> Self:
-        """Return the summary of a run that failed without a task, for example because it never started."""
-        return cls(status, failures=(TaskFailure("", "", message),))
+    def of_failure(cls, message: str, status: Status = "error", *, is_final: bool = False) -> Self:
+        """Return the outcome of a run that failed without a task, for example because it never started."""
+        return cls(status, failures=(TaskFailure("", "", message),), is_final=is_final)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there was a run, and it has ended."""
+        return self.status != "unknown"
 
     @property
     def is_successful(self) -> bool:
@@ -104,20 +133,36 @@ class Outcome:
         """All failures, one per line, in order; empty after a success."""
         return cut("\n".join(str(failure) for failure in self.failures))
 
+    @property
+    def failure(self) -> str | None:
+        """Why the run failed, with its finalizer; None after a success and without a run."""
+        if self.is_successful or not self.is_known:
+            return None
+        message = self.message or "the run failed without a message"
+        return f"Finalizer {self.finalizer}: {message}" if self.finalizer else message
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a run ended: status, exit code of Ansible, and duration; a reason if the operator or a limit stopped it."""
+    @property
+    def requests_requeue(self) -> bool:
+        """Whether the role requested the next run, because there is more to do."""
+        return self.requeue_at is not None or self.requeue_after_seconds is not None
 
-    status: Status
-    rc: int | None = None
-    duration_seconds: float = 0.0
-    reason: str = ""
-    peak_memory_bytes: int = 0
+    def conditions_of(self, obj: RawObject) -> tuple[Mapping[str, Any], ...]:
+        """Return the conditions that the run has written into the status of an object."""
+        gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
+        target = (gvk.group, gvk.kind, key.namespace, key.name)
+        return tuple(
+            condition
+            for each in self.written
+            if (GVK.of(each["api_version"], "").group, each["kind"], each["namespace"], each["name"]) == target
+            for condition in each["conditions"]
+        )
+
+
+NO_RUN = Outcome()
 
 
 class OutcomeBuilder:
-    """Collects the events of one run; ``finish`` returns its summary.
+    """Collects the events of one run; ``finish`` returns its outcome.
 
     With ``unreachable_ok``, an unreachable host and a play without hosts are not failures.
     """
@@ -128,7 +173,7 @@ class OutcomeBuilder:
         self._last_failed: dict[str, RunEvent] = {}
         self._unreachable: list[RunEvent] = []
         self._items: dict[tuple[str, str], str] = {}
-        self._recap: RunEvent | None = None
+        self._recap = RunEvent()  # without a name until there is one
         self._has_skipped_play = False
         self._task = ""
         self._last_created = ""
@@ -166,30 +211,30 @@ class OutcomeBuilder:
                 message = f"cannot tell when to run again: {reason}"
                 self._requeue_failure = TaskFailure(event.task, event.host, message)
 
-    def finish(self, ending: Ending) -> Outcome:
-        """Return the summary of the run."""
+    def finish(self, ending: Outcome) -> Outcome:
+        """Return the outcome of the run.
+
+        ``ending`` is what is known without its events; a failure in it is why the operator or a limit stopped the run.
+        """
         failures = self._failures(ending)
         status: Status = ending.status if failures else "successful"
         if failures and status == "successful":
             status = "failed"
         after, at = self._requeue
-        counts = self._recap.counts if self._recap else {}
         names = ("ok", "changed", "skipped", "failures")
-        return Outcome(
+        return replace(
+            ending,
             status=status,
-            rc=ending.rc,
             failures=tuple(failures),
-            counts=Counts(*(int(counts.get(name, {}).get("localhost", 0)) for name in names)),
-            completion=_go_time(self._recap.created if self._recap else self._last_created),
+            counts=Counts(*(int(self._recap.counts.get(name, {}).get("localhost", 0)) for name in names)),
+            completion=_go_time(self._recap.created or self._last_created),
             requeue_after_seconds=after,
             requeue_at=at,
             written=tuple(self._written),
-            stats=self._recap.stats if self._recap else {},
-            duration_seconds=ending.duration_seconds,
-            peak_memory_bytes=ending.peak_memory_bytes,
+            stats=self._recap.stats,
         )
 
-    def _failures(self, ending: Ending) -> list[TaskFailure]:
+    def _failures(self, ending: Outcome) -> list[TaskFailure]:
         """Return the failures of tasks and hosts, or else the failure of the run as a whole, if it has one."""
         failures = [
             TaskFailure(
@@ -204,20 +249,19 @@ class OutcomeBuilder:
             failures += [
                 TaskFailure(event.task, event.host, cut(f"unreachable: {event.message}"))
                 for event in self._unreachable
-                if self._recap is None or event.host in self._recap.counts.get("dark", {})
+                if not self._recap.name or event.host in self._recap.counts.get("dark", {})
             ]
         if self._requeue_failure:
             failures.append(self._requeue_failure)
-        if self._recap and self._recap.message:
+        if self._recap.message:
             failures.append(TaskFailure("", "", self._recap.message))
-        if ending.reason:
-            return [*failures, TaskFailure(self._task, "", cut(ending.reason))]
+        failures += [TaskFailure(self._task, "", cut(each.message)) for each in ending.failures]
         if failures:
             return failures
-        counts = self._recap.counts if self._recap else {}
+        counts = self._recap.counts
         if self._unreachable_ok and ending.status == "failed" and counts.get("dark"):
             return []
-        if self._recap is None or ending.status != "successful":
+        if not self._recap.name or ending.status != "successful":
             return [TaskFailure(self._task, "", self._printed_reason(ending))]
         if self._has_skipped_play and not counts.get("processed") and not self._unreachable_ok:
             return [TaskFailure("", "", "no host of the inventory matches the play, so nothing was done")]
@@ -229,7 +273,7 @@ class OutcomeBuilder:
         The recap counts a host's rescued and its final failures separately. A host continues after a rescue and stops
         after a final failure, so its final failures are its last. Without a recap a host that continued was rescued.
         """
-        if self._recap is None:
+        if not self._recap.name:
             return list(self._last_failed.values())
         remaining = Counter({host: int(count) for host, count in self._recap.counts.get("failures", {}).items()})
         final: list[RunEvent] = []
@@ -239,7 +283,7 @@ class OutcomeBuilder:
                 final.append(event)
         return final[::-1]
 
-    def _printed_reason(self, ending: Ending) -> str:
+    def _printed_reason(self, ending: Outcome) -> str:
         """Return Ansible's last error, with its position in parentheses, or else the end of its output."""
         lines = list(self._tail)
         errors = [number for number, line in enumerate(lines) if _ERROR_LINE.match(line)]
@@ -284,30 +328,30 @@ class MemoryKill:
     by_kernel: bool = False
 
 
-def explain_memory(summary: Outcome, limit_bytes: int, kill: MemoryKill | None) -> Outcome:
-    """Return the summary with the memory shortage as the reason of a failure, if there was one.
+def explain_memory(outcome: Outcome, limit_bytes: int, kill: MemoryKill | None) -> Outcome:
+    """Return the outcome with the memory shortage as the reason of a failure, if there was one.
 
     Each process could have ``limit_bytes`` (0: no limit).
     """
-    if summary.is_successful:
-        return summary
+    if outcome.is_successful:
+        return outcome
     if kill and not kill.by_kernel:  # other failures are consequences; only the task is worth keeping
-        task = summary.failures[-1].task if summary.failures else ""
-        return replace(summary, failures=(TaskFailure(task, "", cut(kill.reason)),))
-    text, failures = "", summary.failures[-1:]
-    limit, peak = format_bytes(limit_bytes), format_bytes(summary.peak_memory_bytes)
+        task = outcome.failures[-1].task if outcome.failures else ""
+        return replace(outcome, failures=(TaskFailure(task, "", cut(kill.reason)),))
+    text, failures = "", outcome.failures[-1:]
+    limit, peak = format_bytes(limit_bytes), format_bytes(outcome.peak_memory_bytes)
     advice = "let the role process less at a time, or raise --run-memory-limit"
-    is_large = summary.peak_memory_bytes >= limit_bytes * _SUSPICIOUS_SHARE
+    is_large = outcome.peak_memory_bytes >= limit_bytes * _SUSPICIOUS_SHARE
     if kill:
         text = kill.reason
     elif limit_bytes > 0:
-        if reported := tuple(failure for failure in summary.failures if _REPORTS_MEMORY.search(failure.message)):
+        if reported := tuple(failure for failure in outcome.failures if _REPORTS_MEMORY.search(failure.message)):
             text, failures = f"out of memory: a process of the run needed more than {limit} ({advice})", reported
-        elif is_large and _REPORTS_NOTHING.search(summary.message):
+        elif is_large and _REPORTS_NOTHING.search(outcome.message):
             text = f"probably out of memory: a process of the run had {peak} and may have {limit} ({advice})"
     if not text:
-        return summary
+        return outcome
     explained = (
-        replace(each, message=cut(f"{text}: {each.message}")) if each in failures else each for each in summary.failures
+        replace(each, message=cut(f"{text}: {each.message}")) if each in failures else each for each in outcome.failures
     )
-    return replace(summary, failures=tuple(explained))
+    return replace(outcome, failures=tuple(explained))

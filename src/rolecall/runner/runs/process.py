@@ -1,10 +1,10 @@
-"""Runs Ansible, each time in a process of its own, from the start to the summary.
+"""Runs Ansible, each time in a process of its own, from the start to the outcome.
 
 ``ProcessRunner.run`` is the whole flow. A ``Starter`` provides the process: a new interpreter (``ColdStarter``) or a
 fork (``warm.starter``). The process, ``runner_process``, drives ansible-runner and ends everything below itself.
 
-Guarantees of every ``Runner``: when ``run`` returns or raises, no process of the run remains; a failed run is a
-summary and never an exception; and a cancelled ``run`` ends its processes first.
+Guarantees of every ``Runner``: when ``run`` returns or raises, no process of the run remains; a failed run is an
+outcome and never an exception; and a cancelled ``run`` ends its processes first.
 
 A run is always stopped in the same order. First its credentials are revoked, so that nothing is written afterwards.
 Then its process receives SIGTERM, passes it on to everything below itself, and kills the rest after the grace period.
@@ -29,7 +29,7 @@ from rolecall.runner.proxy.sessions import WRITE_GRACE_SECONDS
 from rolecall.runner.runs.disk_space import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.memory import MemoryGuard
-from rolecall.runner.runs.outcome import Ending, MemoryKill, Outcome, OutcomeBuilder, explain_memory
+from rolecall.runner.runs.outcome import NO_RUN, MemoryKill, Outcome, OutcomeBuilder, TaskFailure, explain_memory
 from rolecall.runner.runs.process_marks import (
     OPERATOR_VARIABLE,
     PLAYBOOK_MODULE,
@@ -117,7 +117,7 @@ class Runner(Protocol):
     """Runs a role or playbook; calls may overlap."""
 
     async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:
-        """Run to the end, pass every event to ``on_event`` on the way, and return the summary.
+        """Run to the end, pass every event to ``on_event`` on the way, and return the outcome.
 
         Cancelling the call ends the run within its grace period and then raises ``asyncio.CancelledError``.
         """
@@ -232,30 +232,29 @@ class ProcessRunner:
         if self._memory:
             spec = replace(spec, memory_limit_bytes=self._memory.limit_bytes)
             self._memory.add(spec.ident)
-        summary: Outcome | None = None
+        outcome = NO_RUN
         kill: MemoryKill | None = None
         try:
-            summary = await self._run(spec, on_event)
+            outcome = await self._run(spec, on_event)
         finally:
             if self._memory:
                 kill = self._memory.remove(spec.ident)
             if self._artifacts:
-                is_failed = summary is None or not summary.is_successful
-                await self._artifacts.add_run(spec.workspace, spec.ident, is_failed=is_failed)
-        return explain_memory(summary, spec.memory_limit_bytes, kill)
+                await self._artifacts.add_run(spec.workspace, spec.ident, is_failed=not outcome.is_successful)
+        return explain_memory(outcome, spec.memory_limit_bytes, kill)
 
     async def _run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:
-        """Start the process, read its events until it ends or takes too long, and return the summary."""
+        """Start the process, read its events until it ends or takes too long, and return the outcome."""
         deadline = None if spec.timeout_seconds is None else asyncio.get_running_loop().time() + spec.timeout_seconds
         limit = format_duration(spec.timeout_seconds or 0)
-        timeout_reason = f"the run took longer than its timeout of {limit} and was stopped"
+        timed_out = Outcome.of_failure(f"the run took longer than its timeout of {limit} and was stopped", "timeout")
         try:
             async with asyncio.timeout_at(deadline):
                 process = await self.starter.start(spec)
         except TimeoutError:
-            return OutcomeBuilder().finish(Ending("timeout", None, spec.timeout_seconds or 0, timeout_reason))
+            return replace(timed_out, duration_seconds=spec.timeout_seconds or 0)
         except OSError as error:
-            return OutcomeBuilder().finish(Ending("error", reason=f"cannot start a process for the run: {error}"))
+            return Outcome.of_failure(f"cannot start a process for the run: {error}")
         started = time.monotonic()
         output = _Output(process, on_event, OutcomeBuilder(unreachable_ok=spec.unreachable_ok))
         reading = asyncio.create_task(output.read(), name=f"read {spec.ident}")
@@ -265,26 +264,27 @@ class ProcessRunner:
             if not output.ending:
                 await _revoke(spec)
                 await _kill_rest(spec)
-            ending = replace(output.ending or output.crash(), duration_seconds=time.monotonic() - started)
+            ending = output.ending or output.crash()
         except TimeoutError:
             await uninterrupted(_stop(spec, process, reading))
-            ending = Ending("timeout", None, time.monotonic() - started, timeout_reason)
+            ending = timed_out
         except BaseException:
             await uninterrupted(_stop(spec, process, reading))
             raise
         finally:
+            duration_seconds = time.monotonic() - started
             if killed := await run_in_thread(lambda: spec.workspace.finish(spec.ident)):
                 advice = "wait for them in the same run, with poll or async_status"
                 logger.warning("The end of the run killed background jobs", jobs=killed, advice=advice)
-        return output.summary.finish(ending)
+        return output.builder.finish(replace(ending, duration_seconds=duration_seconds))
 
 
 class _Output:
     """Reads the output of the process of one run: passes on events, and keeps the ending and the end of stderr."""
 
-    def __init__(self, process: RunProcess, on_event: OnEvent, summary: OutcomeBuilder) -> None:
-        self.summary = summary
-        self.ending: Ending | None = None
+    def __init__(self, process: RunProcess, on_event: OnEvent, builder: OutcomeBuilder) -> None:
+        self.builder = builder
+        self.ending: Outcome | None = None
         self._process = process
         self._on_event = on_event
         self._stderr = b""
@@ -294,11 +294,11 @@ class _Output:
         await asyncio.gather(self._read_stdout(), self._read_stderr())
         await self._process.wait()
 
-    def crash(self) -> Ending:
+    def crash(self) -> Outcome:
         """Return the ending of a process that reported none: it has crashed or was killed."""
         reason = f"the process of the run ended unexpectedly with exit code {self._process.returncode}"
         stderr = self._stderr.decode(errors="replace").strip()
-        return Ending("error", reason=f"{reason}: {stderr}" if stderr else reason)
+        return Outcome.of_failure(f"{reason}: {stderr}" if stderr else reason)
 
     async def _read_stdout(self) -> None:
         assert self._process.stdout  # noqa: S101 - started with a pipe
@@ -306,7 +306,8 @@ class _Output:
         async for line in self._process.stdout:
             if line.startswith(b'{"ending"'):
                 last = json.loads(line)
-                self.ending = Ending(**last["ending"])
+                reason = last["ending"].pop("reason", "")
+                self.ending = Outcome(**last["ending"], failures=(TaskFailure("", "", reason),) if reason else ())
                 if last["survivors"]:
                     logger.error("Processes of the run could not be killed", pids=last["survivors"])
             elif line.startswith(b'{"notes"'):
@@ -314,7 +315,7 @@ class _Output:
                     logger.debug("Part of a run was not warm", reason=note)
             else:
                 event = RunEvent.from_json(line)
-                self.summary.add(event)
+                self.builder.add(event)
                 self._on_event(event)
             # Reading doesn't pause while lines are buffered, and other runs, the proxy, and the Lease wait.
             if time.monotonic() >= pause_at:

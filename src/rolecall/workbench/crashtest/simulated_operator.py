@@ -161,9 +161,9 @@ class SimulatedOperator:
 
     async def _next_causes(self, seen: dict[ObjectId, str]) -> tuple[Cause, ...]:
         """Return why the operator would reconcile again; ``seen`` are the versions that the last run has seen."""
-        summary = self.reconciles.last_summary
-        if summary is not None and (causes := self.reconciles.requeue_causes):
-            delay = summary.requeue_after_seconds or (summary.requeue_at or 0.0) - time.time()
+        outcome = self.reconciles.last_outcome
+        if causes := self.reconciles.requeue_causes:
+            delay = outcome.requeue_after_seconds or (outcome.requeue_at or 0.0) - time.time()
             await asyncio.sleep(max(0.0, min(delay, MAX_REQUEUE_SECONDS)))
             return causes
         written = []

@@ -29,7 +29,7 @@ from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.outcome import Outcome
+from rolecall.runner.runs.outcome import NO_RUN, Outcome
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import OnEvent, Runner, RunSpec
 from rolecall.system.blocking_work import run_in_thread
@@ -188,16 +188,14 @@ class PlannedReconciles:
     """The task up to which the runs are complete, and the reason; empty if they are complete."""
 
     @property
-    def last_summary(self) -> Outcome | None:
-        """The summary of the last run, None if there was no run."""
-        ending = self.recorder.records[-1].ending if self.recorder.records else None
-        return ending.summary if ending else None
+    def last_outcome(self) -> Outcome:
+        """The outcome of the last run."""
+        return self.recorder.records[-1].ending.run if self.recorder.records else NO_RUN
 
     @property
     def failure(self) -> str:
         """Why the last reconcile failed."""
-        summary = self.last_summary
-        return (summary.message if summary else "") or NO_REASON
+        return self.last_outcome.message or NO_REASON
 
     async def status(self) -> RawObject:
         """Return the status of the object in the sandbox."""
@@ -244,9 +242,7 @@ class PlannedReconciles:
     @property
     def requeue_causes(self) -> tuple[Cause, ...]:
         """The request of the last run for another one; empty if it requested none."""
-        summary = self.last_summary
-        is_due = summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)
-        return (Cause("requeue_after"),) if is_due else ()
+        return (Cause("requeue_after"),) if self.last_outcome.requests_requeue else ()
 
     async def controller_causes(self, written: Iterable[WrittenVersion]) -> tuple[Cause, ...]:
         """Wait for the controllers that change written objects of watched kinds; return why the object is due again."""

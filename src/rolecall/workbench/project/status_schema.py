@@ -8,13 +8,14 @@ fields, which aren't known here.
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, Status
+from rolecall.runner.reconcile.status import ConditionContext, Readiness, Status
 from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES
-from rolecall.runner.runs.outcome import Counts
+from rolecall.runner.runs.outcome import Outcome, Reported
 from rolecall.workbench.project.crd_schema import PYTHON_TYPES, is_of_type
 from rolecall.workbench.yaml_files import below
 
@@ -51,12 +52,13 @@ def _statuses(watch: Watch) -> list[Status]:
     context = ConditionContext(datetime(2026, 1, 1, tzinfo=UTC), 1)
     message = "x" * MESSAGE_LIMIT_BYTES
     running = readiness.while_running({}, context)
+    success, completion = Outcome("successful"), "2026-01-01T00:00:00.000000"
     outcomes = (
-        ReconcileOutcome(counts=Counts(), completion="2026-01-01T00:00:00.000000"),
-        ReconcileOutcome(failure=message, counts=Counts()),
-        ReconcileOutcome(failure="", is_final=True),
-        ReconcileOutcome(requests_requeue=True),
-        ReconcileOutcome(unready=message),
+        replace(success, completion=completion),
+        replace(Outcome.of_failure(message), completion=completion),
+        Outcome.of_failure("", is_final=True),
+        replace(success, requeue_after_seconds=0.0),
+        replace(success, reported=Reported(unready=message)),
     )
     return [
         running,

@@ -262,9 +262,8 @@ def replay_of(
     ``stopped_at`` is the task up to which the run is complete; ``secrets`` must not be displayed.
     """
     lines = RunLines.of_run(run)
-    ending = run.ending or Ending("failed")
-    failures = () if ending.summary is None else tuple(map(str, ending.summary.failures))
-    failure = "" if ending.outcome == "succeeded" else "\n".join(failures) or NO_REASON
+    ending = run.ending
+    failure = "" if ending.outcome == "succeeded" else "\n".join(map(str, ending.run.failures)) or NO_REASON
     recorded = "" if record.end["outcome"] == "succeeded" else "\n".join(record.end["failures"]) or NO_REASON
     if stopped_at:  # the role did not continue from there, so the failures can't be compared
         failure = recorded = ""

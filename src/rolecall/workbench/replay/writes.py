@@ -55,13 +55,12 @@ class RunLines:
     @classmethod
     def of_run(cls, record: RunRecord) -> "RunLines":
         """Return the lines of a run that has just ended."""
-        summary = record.ending.summary if record.ending else None
         exchanges = tuple(_exchange(number, kept) for number, kept in enumerate(record.exchanges, 1))
         tasks = tuple(
             {"task": each.ident, "host": each.host, "name": each.name, "place": each.path, "hidden": False}
             for each in record.tasks.values()
         )
-        return cls(record.obj, exchanges, tasks, record.started, summary.duration_seconds if summary else 0.0)
+        return cls(record.obj, exchanges, tasks, record.started, record.ending.run.duration_seconds)
 
     def task_starts(self) -> list[TaskStart]:
         """Return when the tasks started, in this order; older records don't have these times."""

@@ -78,10 +78,10 @@ class Operator:
         await settle()
         return causes
 
-    async def end(self, causes: tuple[Cause, ...], summary: Outcome = CHANGED) -> None:
+    async def end(self, causes: tuple[Cause, ...], outcome: Outcome = CHANGED) -> None:
         """End the run as the controller does."""
         context = ReconcileContext(ONE.key, "job", causes)
-        context.summary = summary
+        context.outcome = outcome
         self.triggers.run_ended(context)
         self.queue.done(ONE.key, self.is_news)
         await settle()
@@ -90,10 +90,10 @@ class Operator:
         """Return whether a cause that came in during a run calls for another one."""
         return isinstance(cause, ReadCause) and self.triggers.sets.counts(ONE.key, cause)
 
-    async def run(self, summary: Outcome = CHANGED) -> list[str]:
+    async def run(self, outcome: Outcome = CHANGED) -> list[str]:
         """Run once, and return why."""
         causes = await self.begin()
-        await self.end(causes, summary)
+        await self.end(causes, outcome)
         return [cause.text for cause in causes]
 
 
@@ -252,7 +252,7 @@ async def test_change_by_a_run_between_the_end_of_a_run_and_its_reconcile_counts
     await operator.change(0, by_a_run=True)
     causes = await operator.begin()
     context = ReconcileContext(ONE.key, "job", causes)
-    context.summary = CHANGED
+    context.outcome = CHANGED
     operator.triggers.run_ended(context)
     await operator.change(1, by_a_run=True)
     operator.queue.done(ONE.key, operator.is_news)

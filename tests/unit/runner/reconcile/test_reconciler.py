@@ -896,6 +896,6 @@ def test_requeues_and_deletions_have_high_priority_and_periods_low(
 ) -> None:
     context = ReconcileContext(ObjectKey("default", "one"), "ident", period_seconds=60.0)
     context.fresh = {"metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"} if deleted else {}}
-    context.summary = Outcome("successful", 0, requeue_after_seconds=asked)
-    result = after_success(context, context.summary, has_finalizer=True)
+    context.outcome = Outcome("successful", 0, requeue_after_seconds=asked)
+    result = after_success(context, has_finalizer=True)
     assert (result.requeue_after_seconds, result.cause.text, result.cause.priority) == (seconds, why, priority)

@@ -18,7 +18,6 @@ from rolecall.runner.reconcile.status import (
     STALLED_AFTER,
     ConditionContext,
     Readiness,
-    ReconcileOutcome,
     Status,
     condition_of,
     finished,
@@ -35,7 +34,7 @@ from rolecall.runner.reconcile.status import (
     without_ready_conditions,
 )
 from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES
-from rolecall.runner.runs.outcome import Counts
+from rolecall.runner.runs.outcome import Counts, Outcome, Reported
 from tests.support.things import THING
 from tests.unit.json_values import JSON, STATUS
 
@@ -44,8 +43,8 @@ NOW = EARLIER + timedelta(minutes=1)
 CONTEXT = ConditionContext(NOW, generation=3)
 THEN, NOW_TEXT = "2026-01-01T12:00:00Z", "2026-01-01T12:01:00Z"
 COMPLETION = "2026-01-01T12:01:00.25+00:00"
-SUCCESS = ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=COMPLETION)
-FAILURE = ReconcileOutcome(failure="Task 'Boom': no", counts=Counts(ok=1, failures=1), completion=COMPLETION)
+SUCCESS = Outcome("successful", counts=Counts(ok=2, changed=1), completion=COMPLETION)
+FAILURE = replace(Outcome.of_failure("Task 'Boom': no"), counts=Counts(ok=1, failures=1), completion=COMPLETION)
 RESULT = {"ok": 2, "changed": 1, "skipped": 0, "failures": 0, "completion": COMPLETION}
 
 
@@ -54,12 +53,10 @@ def conditions(status: Status) -> dict[str, dict[str, Any]]:
     return {item["type"]: item for item in status["conditions"]}
 
 
-def succeeded(at: datetime = EARLIER, **outcome: Any) -> Status:
+def succeeded(at: datetime = EARLIER, **reported: Any) -> Status:
     """Return the status of an object whose last run succeeded."""
-    completion = at.isoformat()
-    return finished(
-        {}, ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=completion, **outcome), ConditionContext(at, 3)
-    )
+    outcome = replace(SUCCESS, completion=at.isoformat(), reported=Reported(**reported))
+    return finished({}, outcome, ConditionContext(at, 3))
 
 
 def test_times_are_in_utc_seconds() -> None:
@@ -127,25 +124,27 @@ def test_success_clears_failure() -> None:
 
 
 def test_failure_without_play_has_no_result() -> None:
-    failure = conditions(finished({}, ReconcileOutcome(failure="Unable to run reconciliation: no"), CONTEXT))["Failure"]
+    failure = conditions(finished({}, Outcome.of_failure("Unable to run reconciliation: no"), CONTEXT))["Failure"]
     assert "ansibleResult" not in failure
 
 
 def test_failure_has_latest_message_and_first_time() -> None:
     status = finished(
-        finished({}, FAILURE, ConditionContext(EARLIER, 3)), ReconcileOutcome(failure="something else"), CONTEXT
+        finished({}, FAILURE, ConditionContext(EARLIER, 3)), Outcome.of_failure("something else"), CONTEXT
     )
     assert conditions(status)["Failure"]["message"] == "something else"
     assert conditions(status)["Failure"]["lastTransitionTime"] == THEN
 
 
 def test_remark_is_added_to_success_message() -> None:
-    status = finished({}, ReconcileOutcome(remark="half of it"), CONTEXT)
+    status = finished({}, Outcome("successful", reported=Reported(remark="half of it")), CONTEXT)
     assert conditions(status)["Successful"]["message"] == "Last reconciliation succeeded; half of it"
 
 
-@pytest.mark.parametrize("outcome", [ReconcileOutcome(failure="é" * 5000), ReconcileOutcome(remark="é" * 5000)])
-def test_messages_are_cut(outcome: ReconcileOutcome) -> None:
+@pytest.mark.parametrize(
+    "outcome", [Outcome.of_failure("é" * 5000), replace(SUCCESS, reported=Reported(remark="é" * 5000))]
+)
+def test_messages_are_cut(outcome: Outcome) -> None:
     for condition in finished({}, outcome, CONTEXT)["conditions"]:
         assert len(condition["message"].encode()) <= MESSAGE_LIMIT_BYTES
 
@@ -199,7 +198,7 @@ def test_invalid_conditions_are_ignored(found: object) -> None:
 
 
 def test_mapped_values_never_replace_conditions() -> None:
-    outcome = ReconcileOutcome(mapped={"pods": 4, "conditions": "mine"})
+    outcome = replace(SUCCESS, reported=Reported({"pods": 4, "conditions": "mine"}))
     status = finished({"pods": 3, "ready": 1}, outcome, CONTEXT)
     assert (status["pods"], status["ready"]) == (4, 1)
     assert condition_of(status, "Successful") is not None
@@ -210,7 +209,7 @@ def test_kind_without_generation_has_no_observed_generation() -> None:
 
 
 @pytest.mark.parametrize("outcome", [SUCCESS, FAILURE])
-def test_old_status_is_not_modified(outcome: ReconcileOutcome) -> None:
+def test_old_status_is_not_modified(outcome: Outcome) -> None:
     old = succeeded()
     before = copy.deepcopy(old)
     finished(old, outcome, CONTEXT)
@@ -254,7 +253,7 @@ def test_run_of_new_changed_or_failed_object_is_marked(old: Status, *, expected:
 
 def test_times_and_counts_are_written_after_ten_minutes() -> None:
     old = succeeded(EARLIER)
-    new = finished(old, ReconcileOutcome(counts=Counts(ok=99), completion=COMPLETION), CONTEXT)
+    new = finished(old, replace(SUCCESS, counts=Counts(ok=99)), CONTEXT)
     assert new != old
     assert not should_write(old, new, EARLIER + timedelta(minutes=9, seconds=59))
     assert should_write(old, new, EARLIER + timedelta(minutes=10))
@@ -264,19 +263,17 @@ def test_failing_object_is_refreshed_ten_minutes_after_its_last_run() -> None:
     long_ago = EARLIER - timedelta(hours=1)
     old = finished(
         succeeded(long_ago),
-        ReconcileOutcome("no", Counts(failures=1), EARLIER.isoformat()),
+        replace(FAILURE, completion=EARLIER.isoformat()),
         ConditionContext(EARLIER, 3),
     )
-    new = finished(old, ReconcileOutcome("no", Counts(failures=1), NOW.isoformat()), CONTEXT)
+    new = finished(old, replace(FAILURE, completion=NOW.isoformat()), CONTEXT)
     assert not should_write(old, new, NOW)
     assert should_write(old, new, EARLIER + timedelta(minutes=10))
 
 
 def test_equal_status_is_never_written() -> None:
-    old = finished({}, ReconcileOutcome(failure="Unable to parse"), CONTEXT)
-    assert not should_write(
-        old, finished(old, ReconcileOutcome(failure="Unable to parse"), CONTEXT), NOW + timedelta(days=1)
-    )
+    old = finished({}, Outcome.of_failure("Unable to parse"), CONTEXT)
+    assert not should_write(old, finished(old, Outcome.of_failure("Unable to parse"), CONTEXT), NOW + timedelta(days=1))
 
 
 @pytest.mark.parametrize(
@@ -367,7 +364,7 @@ def test_resumed_object_has_no_pause_condition() -> None:
 @given(STATUS, st.dictionaries(st.text(), JSON, max_size=2), st.none() | st.text(), st.integers(0, 2**63))
 def test_any_status_is_accepted(old: Status, mapped: Status, failure: str | None, generation: int) -> None:
     context = ConditionContext(NOW, generation)
-    outcome = ReconcileOutcome(failure, Counts(), COMPLETION, mapped)
+    outcome = replace(SUCCESS if failure is None else Outcome.of_failure(failure), reported=Reported(mapped))
     before = copy.deepcopy(old)
     for new in (running(old, context), paused(old, context), finished(old, outcome, context)):
         assert should_write(old, new, NOW) in (True, False)
@@ -439,10 +436,10 @@ def test_message_must_be_a_string(message: object) -> None:
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 START_TEXT = "2026-01-01T12:00:00Z"
-SUCCESS_READINESS = ReconcileOutcome(counts=Counts(ok=2), completion="2026-01-01T12:00:00+00:00")
-REQUEUE = replace(SUCCESS_READINESS, requests_requeue=True)
-FAILURE_READINESS = ReconcileOutcome(failure="Task 'Boom': no")
-FINAL = ReconcileOutcome(failure="Unable to parse reconcile period annotation", is_final=True)
+SUCCESS_READINESS = Outcome("successful", counts=Counts(ok=2), completion="2026-01-01T12:00:00+00:00")
+REQUEUE = replace(SUCCESS_READINESS, requeue_after_seconds=1.0)
+FAILURE_READINESS = Outcome.of_failure("Task 'Boom': no")
+FINAL = Outcome.of_failure("Unable to parse reconcile period annotation", is_final=True)
 ON = Readiness(is_on=True)
 OFF = Readiness(is_on=False)
 NEVER_RUN: Status = {"observedGeneration": -1}
@@ -463,7 +460,7 @@ def pause(old: Status, context: ConditionContext, readiness: Readiness = ON) -> 
     return readiness.while_paused(old, context)
 
 
-def end(old: Status, outcome: ReconcileOutcome, context: ConditionContext, readiness: Readiness = ON) -> Status:
+def end(old: Status, outcome: Outcome, context: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status after a run."""
     return readiness.after_run(old, outcome, context)
 
@@ -491,19 +488,19 @@ STALLED = ("False", "False", "True", "RunFailed")
 REQUEUED = ("Unknown", "True", "False", "RunRequeued")
 UNREADY = ("False", "True", "False", "NotReadyYet")
 PAUSED = ("Unknown", "True", "False", "RunsPaused")
-NOT_READY = replace(SUCCESS_READINESS, unready="The run succeeded, but $.stats.is_ready is false")
-READY_NOW = replace(SUCCESS_READINESS, unready="")
+NOT_READY = replace(SUCCESS_READINESS, reported=Reported(unready="The run succeeded, but $.stats.is_ready is false"))
+READY_NOW = replace(SUCCESS_READINESS, reported=Reported(unready=""))
 OUTCOMES = {
     "success": SUCCESS_READINESS,
     "failure": FAILURE_READINESS,
     "final": FINAL,
     "requeue": REQUEUE,
     "unready": NOT_READY,
-    "unready-requeue": replace(NOT_READY, requests_requeue=True),
+    "unready-requeue": replace(NOT_READY, requeue_after_seconds=1.0),
     "ready": READY_NOW,
-    "ready-requeue": replace(READY_NOW, requests_requeue=True),
-    "waiting": replace(NOT_READY, unready="1 of 2 pods", reported={"reason": "Waiting", "message": "1 of 2 pods"}),
-    "served": replace(READY_NOW, reported={"reason": "Served", "message": "2 of 2 pods"}),
+    "ready-requeue": replace(READY_NOW, requeue_after_seconds=1.0),
+    "waiting": replace(SUCCESS_READINESS, reported=Reported({}, "1 of 2 pods", "Waiting", "1 of 2 pods")),
+    "served": replace(SUCCESS_READINESS, reported=Reported({}, "", "Served", "2 of 2 pods")),
 }
 
 
@@ -619,8 +616,8 @@ def test_ready_has_the_reason_and_message_of_the_run(steps: str, name: str, valu
     status = after(steps.format(name))
     ready, reconciling = (condition_of(status, kind) or {} for kind in ("Ready", "Reconciling"))
     assert ready["observedGeneration"] == reconciling["observedGeneration"] == 1
-    texts = OUTCOMES[name].reported
-    assert (ready["status"], ready["reason"], ready["message"]) == (value, texts["reason"], texts["message"])
+    reported = OUTCOMES[name].reported
+    assert (ready["status"], ready["reason"], ready["message"]) == (value, reported.reason, reported.message)
     assert reconciling["reason"] == ("NotReadyYet" if name == "waiting" else "RunSucceeded")
     assert reconciling["message"] == ("1 of 2 pods" if name == "waiting" else "")
 
@@ -646,8 +643,8 @@ def test_ready_with_a_reported_reason_is_removed_when_conditions_are_off(steps: 
 
 
 def test_smaller_status_has_the_operators_reason() -> None:
-    long = {"reason": "W" * 1000, "message": "m" * 1000}
-    new = end({}, replace(NOT_READY, unready="m" * 1000, reported=long), at(5))
+    long = Reported(unready="m" * 1000, reason="W" * 1000, message="m" * 1000)
+    new = end({}, replace(NOT_READY, reported=long), at(5))
     found = smaller({}, new, ["status.conditions[3].message"])
     ready = condition_of(found, "Ready") or {}
     assert (ready["reason"], len(ready["message"].encode())) == ("NotReadyYet", 256)
@@ -655,7 +652,7 @@ def test_smaller_status_has_the_operators_reason() -> None:
 
 
 def test_long_reported_message_is_cut() -> None:
-    status = end({}, replace(READY_NOW, reported={"message": "é" * 2000}), at(5))
+    status = end({}, replace(READY_NOW, reported=Reported(unready="", message="é" * 2000)), at(5))
     assert len((condition_of(status, "Ready") or {})["message"].encode()) <= 2048
 
 
@@ -716,7 +713,7 @@ def test_conditions_of_any_history_fit_the_usual_schema(history: list[str], is_o
 def test_smaller_status_lacks_only_rejected_and_optional_parts(
     old: Status, failure: str | None, rejected: list[tuple[int, str]]
 ) -> None:
-    new = end(old, replace(FAILURE_READINESS, failure=failure), at(5))
+    new = end(old, SUCCESS_READINESS if failure is None else Outcome.of_failure(failure), at(5))
     fields = [f"status.conditions[{index}].{key}" for index, key in rejected]
     found = smaller(old, new, fields)
     dropped = {index for index, key in rejected if key != "message"}
@@ -754,7 +751,7 @@ def test_finished_object_without_ready_conditions_gets_them_after_its_run() -> N
 
 
 def test_transition_times_of_ready_conditions_change_only_with_the_status() -> None:
-    failing = end(end({}, FAILURE_READINESS, at(0)), ReconcileOutcome(failure="other"), at(5))
+    failing = end(end({}, FAILURE_READINESS, at(0)), Outcome.of_failure("other"), at(5))
     assert (condition_of(failing, "Ready") or {})["lastTransitionTime"] == START_TEXT
     done = end(failing, SUCCESS_READINESS, at(9))
     assert (condition_of(done, "Ready") or {})["lastTransitionTime"] == "2026-01-01T12:00:09Z"
@@ -762,7 +759,7 @@ def test_transition_times_of_ready_conditions_change_only_with_the_status() -> N
 
 
 def test_messages_of_ready_conditions_are_cut() -> None:
-    for outcome in (ReconcileOutcome(failure="é" * 5000), ReconcileOutcome(failure="é" * 5000, is_final=True)):
+    for outcome in (Outcome.of_failure("é" * 5000), Outcome.of_failure("é" * 5000, is_final=True)):
         assert all(
             len(item["message"].encode()) <= MESSAGE_LIMIT_BYTES for item in end({}, outcome, at())["conditions"]
         )
@@ -804,14 +801,14 @@ def test_ready_of_the_role_survives_a_requeue() -> None:
 
 def test_failed_run_replaces_only_a_contradicting_ready_that_it_has_written() -> None:
     for value, reason in (("True", "RunFailed"), ("False", "Mine")):
-        outcome = replace(FAILURE_READINESS, written=({"type": "Ready", "status": value, "reason": "Mine"},))
-        status = end(role_says({}, "Ready", value), outcome, at())
+        context = replace(at(), written=({"type": "Ready", "status": value, "reason": "Mine"},))
+        status = end(role_says({}, "Ready", value), FAILURE_READINESS, context)
         assert (condition_of(status, "Ready") or {})["reason"] == reason
 
 
 def test_ready_of_the_role_is_known_in_later_runs() -> None:
     written = ({"type": "Ready", "status": "True", "reason": "Mine"},)
-    status = end(role_says({}, "Ready", "True"), replace(SUCCESS_READINESS, written=written), at())
+    status = end(role_says({}, "Ready", "True"), SUCCESS_READINESS, replace(at(), written=written))
     status = end(run(status, at(1, 2)), SUCCESS_READINESS, at(1, 2))
     assert (condition_of(status, "Ready") or {})["reason"] == "Mine"
     changed = {
@@ -894,7 +891,7 @@ def test_invalid_time_does_not_stall(since: object) -> None:
 
 
 @pytest.mark.parametrize("outcome", [SUCCESS_READINESS, REQUEUE, FAILURE_READINESS])
-def test_without_ready_conditions_the_status_is_the_go_runners(outcome: ReconcileOutcome) -> None:
+def test_without_ready_conditions_the_status_is_the_go_runners(outcome: Outcome) -> None:
     assert run({}, at(), OFF) == running({}, at())
     assert pause({}, at(), OFF) == paused({}, at())
     assert end({}, outcome, at(), OFF) == finished({}, outcome, at())
@@ -954,7 +951,9 @@ def test_exactly_one_ready_condition_is_true_after_any_history(
 def test_ready_conditions_accept_any_status(old: Status, generation: int, failure: str | None, flag: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
     context = at(5, generation)
     before = copy.deepcopy(old)
-    outcome = ReconcileOutcome(failure, requests_requeue=flag, is_final=flag)
+    outcome = REQUEUE if flag else SUCCESS_READINESS
+    if failure is not None:
+        outcome = Outcome.of_failure(failure, is_final=flag)
     for new in (run(old, context), pause(old, context), end(old, outcome, context)):
         assert not should_write(new, new, context.now)
         assert end(old, outcome, context, OFF) == without_ready_conditions(finished(old, outcome, context))

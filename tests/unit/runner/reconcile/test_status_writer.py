@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,8 @@ from rolecall.kube.errors import (
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile import status_writer
-from rolecall.runner.reconcile.status import ReconcileOutcome
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
+from rolecall.runner.runs.outcome import Outcome, Reported
 from rolecall.runner.runs.own_writes import OwnWrites
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World, condition
@@ -32,24 +33,23 @@ async def one(world: World) -> RawObject:
     return made
 
 
+SUCCESS = Outcome("successful")
+
+
+def mapping(**fields: object) -> Outcome:
+    """Return the outcome of a run that succeeded, with values for fields of the status."""
+    return replace(SUCCESS, reported=Reported(fields))
+
+
 @pytest.fixture
 def writer(world: World) -> StatusWriter:
     return StatusWriter(Primaries(world.client, THING, OwnWrites()))
 
 
-async def test_rejected_value_is_reported_with_the_failure(writer: StatusWriter, one: RawObject, world: World) -> None:
-    await writer.write(one, ReconcileOutcome(failure="Task 'Boom': no", mapped={"small": 11}))
-    thing = await world.get(THING, "one")
-    first, second = condition(thing, "Failure")["message"].splitlines()
-    assert first == "Task 'Boom': no"
-    assert second.startswith("the mapped status was rejected: status.small")
-    assert "small" not in thing["status"]
-
-
 async def test_no_status_is_written_after_losing_leadership(world: World, one: RawObject, cluster: FakeCluster) -> None:
     writer = StatusWriter(Primaries(world.client, THING, OwnWrites(), may_write=lambda: False))
     with pytest.raises(LeadershipLostError, match="another replica may be the leader"):
-        await writer.write(one, ReconcileOutcome())
+        await writer.write(one, SUCCESS)
     assert await writer.mark_running(one) is None
     assert cluster.writes == []
 
@@ -60,7 +60,7 @@ async def test_recreated_object_gets_no_status_of_its_predecessor(
     await world.delete(THING, "one")
     await world.create(MANIFEST)
     with pytest.raises(NotFoundError):
-        await writer.write(one, ReconcileOutcome(failure="no"))
+        await writer.write(one, Outcome.of_failure("no"))
     with pytest.raises(NotFoundError):
         await writer.mark_paused(one)
     assert await writer.mark_running(one) is None
@@ -69,7 +69,7 @@ async def test_recreated_object_gets_no_status_of_its_predecessor(
 
 async def test_observed_generation_is_that_of_the_run(writer: StatusWriter, one: RawObject, world: World) -> None:
     await world.patch(THING, "one", {"spec": {"size": 2}})
-    await writer.write(one, ReconcileOutcome())
+    await writer.write(one, SUCCESS)
     assert (await world.get(THING, "one"))["status"]["observedGeneration"] == 1
 
 
@@ -77,7 +77,7 @@ async def test_invalid_status_is_overwritten(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster
 ) -> None:
     cluster.objects()[THING, ONE]["status"] = "fine"
-    await writer.write(one, ReconcileOutcome())
+    await writer.write(one, SUCCESS)
     assert condition(await world.get(THING, "one"), "Successful")["status"] == "True"
 
 
@@ -93,7 +93,7 @@ async def test_rejected_values_are_omitted(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, error: ApiError
 ) -> None:
     cluster.troubles = [("replace status", error)]
-    await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
+    await writer.write(one, mapping(small=1))
     thing = await world.get(THING, "one")
     assert condition(thing, "Successful")["status"] == "True"
     assert f"the mapped status was rejected: {error.message}" in condition(thing, "Successful")["message"]
@@ -103,7 +103,7 @@ async def test_rejected_values_are_omitted(
 async def test_unrelated_error_keeps_the_values(writer: StatusWriter, one: RawObject, cluster: FakeCluster) -> None:
     cluster.troubles = [("replace status", ApiError(401, "Unauthorized", "who are you?"))]
     with pytest.raises(ApiError, match="who are you"):
-        await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
+        await writer.write(one, mapping(small=1))
     assert cluster.writes == []
 
 
@@ -113,7 +113,7 @@ async def test_rejected_condition_is_omitted_and_reported(world: World, one: Raw
     writer = StatusWriter(primaries, report=lambda _obj, problem: reports.append(problem))
     causes = {"causes": [{"field": "status.conditions[0].type", "message": "Unsupported value"}]}
     cluster.troubles = [("replace status", InvalidError(422, "Invalid", "Running: Unsupported value", causes))]
-    await writer.write(one, ReconcileOutcome())
+    await writer.write(one, SUCCESS)
     types = [each["type"] for each in (await world.get(THING, "one"))["status"]["conditions"]]
     assert types == ["Successful", "Failure"]
     assert reports == ["The API server rejected the status, only a part of it was written: Running: Unsupported value"]
@@ -131,13 +131,13 @@ async def test_conditions_that_the_schema_drops_are_reported(
 
     monkeypatch.setattr(cluster, "replace", prune)
     primaries = Primaries(world.client, THING, OwnWrites())
-    await StatusWriter(primaries, report=lambda _obj, text: reports.append(text)).write(one, ReconcileOutcome())
+    await StatusWriter(primaries, report=lambda _obj, text: reports.append(text)).write(one, SUCCESS)
     assert reports == ["The schema of the CRD drops conditions, or their reasons: Running, Successful, Failure"]
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 async def test_non_finite_number_is_omitted(writer: StatusWriter, one: RawObject, world: World, number: float) -> None:
-    await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}))
+    await writer.write(one, mapping(small=1, deep={"list": [1.5, number]}))
     thing = await world.get(THING, "one")
     message = condition(thing, "Successful")["message"]
     assert "the mapped status was rejected: deep: found a number that is infinite or NaN" in message
@@ -145,14 +145,13 @@ async def test_non_finite_number_is_omitted(writer: StatusWriter, one: RawObject
     assert "deep" not in thing["status"]
 
 
-@pytest.mark.parametrize("failure", [None, "Task 'Boom': no"])
 async def test_too_large_values_are_omitted_and_reported(
-    writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, failure: str | None
+    writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster
 ) -> None:
     cluster.troubles = [("replace status", TooLargeError(500, "InternalError", "etcdserver: request is too large"))]
-    await writer.write(one, ReconcileOutcome(failure, mapped={"small": 1}))
+    await writer.write(one, mapping(small=1))
     thing = await world.get(THING, "one")
-    message = condition(thing, "Failure" if failure else "Successful")["message"]
+    message = condition(thing, "Successful")["message"]
     assert "the mapped status was rejected: etcdserver: request is too large" in message
     assert "small" not in thing["status"]
 
@@ -200,7 +199,7 @@ async def test_write_waits_for_an_unavailable_server(monkeypatch: pytest.MonkeyP
 async def test_generation_of_a_built_in_kind_is_not_written(world: World) -> None:
     pod = GVK("", "v1", "Pod")
     [made] = await world.create("apiVersion: v1\nkind: Pod\nmetadata: {name: one}\nspec: {containers: []}\n")
-    await StatusWriter(Primaries(world.client, pod, OwnWrites())).write(made, ReconcileOutcome())
+    await StatusWriter(Primaries(world.client, pod, OwnWrites())).write(made, SUCCESS)
     status = (await world.get(pod, "one"))["status"]
     assert condition({"status": status}, "Successful")["status"] == "True"
     assert "observedGeneration" not in status

@@ -17,7 +17,7 @@ from rolecall.runner.runs.events import (
     strip_colors,
 )
 from rolecall.runner.runs.launcher import log_line
-from rolecall.runner.runs.outcome import Ending, OutcomeBuilder
+from rolecall.runner.runs.outcome import Outcome, OutcomeBuilder
 
 
 def raw_event(name: str, result: dict[str, Any] | None = None, **data: Any) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def test_any_event_is_small(data: dict[str, str], event: str, result: str, actio
 def test_run_that_reports_too_much_fails_with_the_limit(recap: dict[str, Any]) -> None:
     builder = OutcomeBuilder()
     builder.add(read_event(raw_event("playbook_on_stats", **recap)))
-    summary = builder.finish(Ending("successful", 0))
+    summary = builder.finish(Outcome("successful", 0))
     assert summary.status == "failed"
     assert "a run may report at most 1Mi" in summary.message
     assert summary.stats == {}

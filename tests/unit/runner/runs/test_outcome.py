@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,16 +7,16 @@ import pytest
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.outcome import (
     Counts,
-    Ending,
     MemoryKill,
     Outcome,
     OutcomeBuilder,
+    Status,
     TaskFailure,
     explain_memory,
 )
 
-GOOD = Ending("successful", 0, 1.5)
-BAD = Ending("failed", 2)
+GOOD = Outcome("successful", 0, duration_seconds=1.5)
+BAD = Outcome("failed", 2)
 UNREACHABLE = RunEvent("runner_on_unreachable", task="A", host="web1", message="no route")
 NO_HOSTS = RunEvent("playbook_on_no_hosts_matched")
 
@@ -40,33 +41,33 @@ def printed(*lines: str) -> list[RunEvent]:
     return [RunEvent("verbose", stdout=line) for line in lines]
 
 
-def summary_of(events: Iterable[RunEvent], ending: Ending, *, unreachable_ok: bool = False) -> Outcome:
-    """Return the summary of a run from all its events."""
+def outcome_of(events: Iterable[RunEvent], ending: Outcome, *, unreachable_ok: bool = False) -> Outcome:
+    """Return the outcome of a run from all its events."""
     builder = OutcomeBuilder(unreachable_ok=unreachable_ok)
     for event in events:
         builder.add(event)
     return builder.finish(ending)
 
 
-def messages(summary: Outcome) -> list[str]:
-    return [str(failure) for failure in summary.failures]
+def messages(outcome: Outcome) -> list[str]:
+    return [str(failure) for failure in outcome.failures]
 
 
 def test_play_without_failures_is_successful() -> None:
-    summary = summary_of([started("A"), recap(ok=3, changed=1, skipped=2, stats={"pods": 3})], GOOD)
-    assert summary.is_successful
-    assert (summary.failures, summary.message, summary.stats) == ((), "", {"pods": 3})
-    assert summary.counts == Counts(ok=3, changed=1, skipped=2, failures=0)
-    assert (summary.rc, summary.duration_seconds) == (0, 1.5)
+    outcome = outcome_of([started("A"), recap(ok=3, changed=1, skipped=2, stats={"pods": 3})], GOOD)
+    assert outcome.is_successful
+    assert (outcome.failures, outcome.message, outcome.stats) == ((), "", {"pods": 3})
+    assert outcome.counts == Counts(ok=3, changed=1, skipped=2, failures=0)
+    assert (outcome.rc, outcome.duration_seconds) == (0, 1.5)
 
 
 def test_message_of_a_run_has_a_line_for_each_failure() -> None:
-    summary = Outcome("failed", failures=(TaskFailure("A", "", "x"), TaskFailure("B", "", "y")))
-    assert summary.message == "Task 'A': x\nTask 'B': y"
+    outcome = Outcome("failed", failures=(TaskFailure("A", "", "x"), TaskFailure("B", "", "y")))
+    assert outcome.message == "Task 'A': x\nTask 'B': y"
 
 
 def test_only_localhost_is_counted() -> None:
-    assert summary_of([recap(ok={"web1": 5, "localhost": 1})], GOOD).counts.ok == 1
+    assert outcome_of([recap(ok={"web1": 5, "localhost": 1})], GOOD).counts.ok == 1
 
 
 LOOP = [RunEvent("runner_item_on_failed", task_id="A", host="localhost", message=text) for text in ("one", "two")]
@@ -88,9 +89,9 @@ LOOP = [RunEvent("runner_item_on_failed", task_id="A", host="localhost", message
     ids=["task", "after a rescue", "rescued without a recap", "loop", "no message", "rescued on one host"],
 )
 def test_unrescued_failure_is_reported(events: list[RunEvent], expected: str) -> None:
-    summary = summary_of(events, BAD)
-    assert summary.status == "failed"
-    assert messages(summary) == [expected]
+    outcome = outcome_of(events, BAD)
+    assert outcome.status == "failed"
+    assert messages(outcome) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -103,24 +104,24 @@ def test_unrescued_failure_is_reported(events: list[RunEvent], expected: str) ->
     ids=["ignored", "rescued", "ignored unreachable host"],
 )
 def test_tolerated_failure_does_not_count(events: list[RunEvent]) -> None:
-    assert summary_of(events, GOOD).is_successful
+    assert outcome_of(events, GOOD).is_successful
 
 
 def test_unreachable_host_is_a_failure() -> None:
-    summary = summary_of([UNREACHABLE, recap(dark={"web1": 1})], Ending("failed", 4))
-    assert messages(summary) == ["Task 'A' on web1: unreachable: no route"]
+    outcome = outcome_of([UNREACHABLE, recap(dark={"web1": 1})], Outcome("failed", 4))
+    assert messages(outcome) == ["Task 'A' on web1: unreachable: no route"]
 
 
 def test_unreachable_host_is_tolerated_with_unreachable_ok() -> None:
-    summary = summary_of([UNREACHABLE, recap(ok=1, dark={"web1": 1})], Ending("failed", 4), unreachable_ok=True)
-    assert summary.is_successful
-    assert summary.failures == ()
+    outcome = outcome_of([UNREACHABLE, recap(ok=1, dark={"web1": 1})], Outcome("failed", 4), unreachable_ok=True)
+    assert outcome.is_successful
+    assert outcome.failures == ()
 
 
 def test_play_without_hosts_is_a_failure_unless_tolerated() -> None:
-    assert "no host" in summary_of([NO_HOSTS, recap(processed={})], GOOD).message
-    assert summary_of([NO_HOSTS, recap(processed=1)], GOOD).is_successful
-    assert summary_of([NO_HOSTS, recap(processed={})], GOOD, unreachable_ok=True).is_successful
+    assert "no host" in outcome_of([NO_HOSTS, recap(processed={})], GOOD).message
+    assert outcome_of([NO_HOSTS, recap(processed=1)], GOOD).is_successful
+    assert outcome_of([NO_HOSTS, recap(processed={})], GOOD, unreachable_ok=True).is_successful
 
 
 @pytest.mark.parametrize(
@@ -144,21 +145,21 @@ def test_play_without_hosts_is_a_failure_unless_tolerated() -> None:
     ids=["with position", "several lines", "older form", "last of several", "no error", "no output"],
 )
 def test_printed_error_is_the_reason_without_a_recap(lines: list[str], rc: int, message: str) -> None:
-    assert summary_of(printed(*lines), Ending("failed", rc)).message == message
+    assert outcome_of(printed(*lines), Outcome("failed", rc)).message == message
 
 
 def test_successful_exit_without_a_recap_is_a_failure() -> None:
-    assert summary_of([], Ending("successful", 0)).status == "failed"
+    assert outcome_of([], Outcome("successful", 0)).status == "failed"
 
 
 def test_failing_exit_after_a_clean_recap_is_a_failure() -> None:
-    assert "250" in summary_of([recap(ok=1)], Ending("failed", 250)).message
+    assert "250" in outcome_of([recap(ok=1)], Outcome("failed", 250)).message
 
 
 def test_timeout_names_the_running_task() -> None:
-    summary = summary_of([started("A"), started("Wait for it")], Ending("timeout", reason="took longer than 5s"))
-    assert summary.status == "timeout"
-    assert messages(summary) == ["Task 'Wait for it': took longer than 5s"]
+    outcome = outcome_of([started("A"), started("Wait for it")], Outcome.of_failure("took longer than 5s", "timeout"))
+    assert outcome.status == "timeout"
+    assert messages(outcome) == ["Task 'Wait for it': took longer than 5s"]
 
 
 @pytest.mark.parametrize(
@@ -171,30 +172,30 @@ def test_timeout_names_the_running_task() -> None:
     ],
 )
 def test_requeue_request_becomes_a_time(request_: dict[str, Any], after: float | None, at: float | None) -> None:
-    summary = summary_of([RunEvent("runner_on_ok", requeue=request_), recap(ok=1)], GOOD)
-    assert (summary.requeue_after_seconds, summary.requeue_at) == (after, at)
-    assert summary.is_successful
+    outcome = outcome_of([RunEvent("runner_on_ok", requeue=request_), recap(ok=1)], GOOD)
+    assert (outcome.requeue_after_seconds, outcome.requeue_at) == (after, at)
+    assert outcome.is_successful
 
 
 def test_last_requeue_request_wins_and_the_run_continues() -> None:
     events = [RunEvent("runner_on_ok", requeue=each) for each in ({"period": "1s"}, {"at": 2000})]
-    summary = summary_of([*events, failed("later"), recap(failures=1)], BAD)
-    assert (summary.requeue_after_seconds, summary.requeue_at) == (None, 2.0)
-    assert messages(summary) == ["Task 'later': broken"]
+    outcome = outcome_of([*events, failed("later"), recap(failures=1)], BAD)
+    assert (outcome.requeue_after_seconds, outcome.requeue_at) == (None, 2.0)
+    assert messages(outcome) == ["Task 'later': broken"]
 
 
 @pytest.mark.parametrize(
     "request_", [{"period": ""}, {"period": "5"}, {"period": None}, {"at": "soon"}, {"period": 5}, {"at": [1]}]
 )
 def test_invalid_requeue_request_is_a_failure(request_: dict[str, Any]) -> None:
-    summary = summary_of([RunEvent("runner_on_ok", task="Again", requeue=request_), recap(ok=1)], GOOD)
-    assert summary.status == "failed"
-    assert summary.message.startswith("Task 'Again': cannot tell when to run again: ")
+    outcome = outcome_of([RunEvent("runner_on_ok", task="Again", requeue=request_), recap(ok=1)], GOOD)
+    assert outcome.status == "failed"
+    assert outcome.message.startswith("Task 'Again': cannot tell when to run again: ")
 
 
 def test_hidden_requeue_request_is_a_failure_with_its_reason() -> None:
     event = RunEvent("runner_on_ok", task="Again", censored=True, requeue={"period": None})
-    assert "no_log" in summary_of([event, recap(ok=1)], GOOD).message
+    assert "no_log" in outcome_of([event, recap(ok=1)], GOOD).message
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,31 @@ def test_hidden_requeue_request_is_a_failure_with_its_reason() -> None:
     ],
 )
 def test_completion_has_the_format_of_the_go_runner(created: str, completion: str) -> None:
-    assert summary_of([recap(created=created)], GOOD).completion == completion
+    assert outcome_of([recap(created=created)], GOOD).completion == completion
+
+
+def test_failure_names_the_finalizer() -> None:
+    outcome = Outcome.of_failure("no more coffee")
+    assert outcome.failure == "no more coffee"
+    assert replace(outcome, finalizer="a/b").failure == "Finalizer a/b: no more coffee"
+    assert Outcome("failed").failure == "the run failed without a message"
+
+
+@pytest.mark.parametrize("status", ["successful", "unknown"])
+def test_success_and_missing_run_are_no_failure(status: Status) -> None:
+    assert Outcome(status, finalizer="a/b").failure is None
+
+
+@pytest.mark.parametrize(
+    ("change", "is_found"),
+    [({}, True), ({"api_version": "a.dev/v2"}, True), ({"api_version": "b.dev/v1"}, False), ({"name": "two"}, False)],
+)
+def test_conditions_of_an_object_are_those_of_its_group_and_name(change: dict[str, str], *, is_found: bool) -> None:
+    condition = {"type": "Ready", "status": "True", "reason": "Mine"}
+    target = {"api_version": "a.dev/v1", "kind": "Thing", "namespace": "default", "name": "one"}
+    outcome = Outcome("successful", written=({**target, **change, "conditions": [condition]},))
+    obj = {"apiVersion": "a.dev/v1", "kind": "Thing", "metadata": {"namespace": "default", "name": "one"}}
+    assert outcome.conditions_of(obj) == ((condition,) if is_found else ())
 
 
 LIMIT = 400 << 20
@@ -237,7 +262,7 @@ def test_failure_of_a_large_process_without_a_reason_is_probably_out_of_memory()
 
 
 @pytest.mark.parametrize(
-    ("summary", "limit", "kill"),
+    ("outcome", "limit", "kill"),
     [
         (failure(OTHER, peak_bytes=LIMIT // 4), LIMIT, None),
         (failure(TaskFailure("Eat", "", "no more coffee"), peak_bytes=LIMIT), LIMIT, None),
@@ -248,8 +273,8 @@ def test_failure_of_a_large_process_without_a_reason_is_probably_out_of_memory()
     ],
     ids=["small", "other reason", "no limit", "success", "success before a kill", "success in a full container"],
 )
-def test_other_summary_is_unchanged(summary: Outcome, limit: int, kill: MemoryKill | None) -> None:
-    assert explain_memory(summary, limit, kill) == summary
+def test_other_outcome_is_unchanged(outcome: Outcome, limit: int, kill: MemoryKill | None) -> None:
+    assert explain_memory(outcome, limit, kill) == outcome
 
 
 def test_kill_replaces_other_failures_except_for_the_task() -> None:
