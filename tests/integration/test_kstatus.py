@@ -8,19 +8,19 @@ from rolecall.kube.references import RawObject
 from rolecall.runner.reconcile.status import (
     ConditionContext,
     Readiness,
-    ReconcileOutcome,
     Status,
     interrupted,
 )
+from rolecall.runner.runs.outcome import Outcome, Reported
 from tests.integration.operators import PROJECT
 from tests.kstatus.judge import Judge
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 ON = Readiness(is_on=True)
-SUCCESS, FAILURE = ReconcileOutcome(), ReconcileOutcome(failure="Task 'Boom': no")
-REQUEUE = ReconcileOutcome(requests_requeue=True)
-UNREADY, READY = ReconcileOutcome(unready="not yet"), ReconcileOutcome(unready="")
-FINAL = ReconcileOutcome(failure="Unable to parse reconcile period annotation", is_final=True)
+SUCCESS, FAILURE = Outcome("successful"), Outcome.of_failure("Task 'Boom': no")
+REQUEUE = replace(SUCCESS, requeue_after_seconds=1.0)
+UNREADY, READY = (replace(SUCCESS, reported=Reported(unready=reason)) for reason in ("not yet", ""))
+FINAL = Outcome.of_failure("Unable to parse reconcile period annotation", is_final=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Moment:
         """Return the object once it is paused."""
         return replace(self, status=ON.while_paused(self.status, self.stamp))
 
-    def ended(self, outcome: ReconcileOutcome) -> "Moment":
+    def ended(self, outcome: Outcome) -> "Moment":
         """Return the object after a run."""
         return replace(self, status=ON.after_run(self.status, outcome, self.stamp))
 
@@ -83,7 +83,7 @@ MOMENTS: dict[str, list[tuple[str, Moment]]] = {
         ("Current", DONE),
         ("Current", DONE.edited().running().ended(SUCCESS)),
         ("Current", NEW.ended(UNREADY).ended(READY)),
-        ("Current", NEW.ended(UNREADY).ended(replace(READY, requests_requeue=True))),
+        ("Current", NEW.ended(UNREADY).ended(replace(READY, requeue_after_seconds=1.0))),
     ],
     "success, and the role has requested": [("InProgress", NEW.ended(REQUEUE))],
     "success, but the value of `ready`": [

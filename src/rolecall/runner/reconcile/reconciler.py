@@ -329,18 +329,14 @@ class Reconciler:
             self.metrics.run_ended(succeeded=outcome.is_successful)
         if not self.watch.manage_status:
             return True
-        obj, before = context.obj, context.status_before
         try:
-            if outcome.is_interrupted:
-                context.written_status = await self.status.mark_interrupted(obj, before, outcome.message)
-            else:
-                context.written_status = await self.status.write(obj, outcome)
+            context.written_status = await self.status.write(context.obj, outcome, context.status_before)
         except NotFoundError:
             if not may_be_gone:
                 raise  # the caller decides whether the object was deleted
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
-            self.status.report(obj, f"The status could not be written: {error}")
+            self.status.report(context.obj, f"The status could not be written: {error}")
             return False
         return True
 

@@ -252,7 +252,7 @@ def finished(old: Status, outcome: Outcome, context: ConditionContext) -> Status
     conditions.remove(PAUSED)
     result = {**asdict(outcome.counts), "completion": outcome.completion} if outcome.completion else None
     if outcome.failure is None:
-        message = "Last reconciliation succeeded" + (f"; {outcome.reported.remark}" if outcome.reported.remark else "")
+        message = "; ".join(("Last reconciliation succeeded", *outcome.reported.remarks))
         conditions.put(RUNNING, "True", "Successful", "Awaiting next reconciliation", ansibleResult=result)
         conditions.put(SUCCESSFUL, "True", "Successful", cut(message))
         conditions.put(FAILURE, "False", "Successful", "")
@@ -442,13 +442,17 @@ class Readiness:
             return new
         return _with_ready(new, context, RUNS_PAUSED, ("Unknown", "True", "False"), (_PAUSE, _PAUSE, ""))
 
+    def after_interruption(self, old: Status, before: Status, message: str, context: ConditionContext) -> Status:
+        """Return the status after an interrupted run; ``before`` is the status from before the run."""
+        new = interrupted(old, before, message, context)
+        return new if self.is_on else without_ready_conditions(new)
+
     def after_run(self, old: Status, outcome: Outcome, context: ConditionContext) -> Status:
         """Return the status after a run, or after a reconcile that failed before it."""
         old = with_own_reason(old)
         written = roles_conditions(old, context.written)
         mentions = [_mention(item) for item in written if self.is_on and item.get("type") in _TYPES]
-        reported = outcome.reported
-        reported = replace(reported, remark="; ".join(filter(None, (reported.remark, *mentions))))
+        reported = replace(outcome.reported, remarks=(*outcome.reported.remarks, *mentions))
         outcome, context = replace(outcome, reported=reported), replace(context, written=written)
         new, failure, unready = finished(old, outcome, context), outcome.failure, reported.unready
         if not self.is_on:
@@ -465,11 +469,6 @@ class Readiness:
         if unready is None and outcome.requests_requeue and not _is_foreign(condition_of(old, READY)):
             return _with_ready(new, context, RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE, ""))
         return _with_ready(new, context, RUN_SUCCEEDED, ("True", "False", "False"), (message, "", mark))
-
-    def after_interruption(self, old: Status, before: Status, message: str, context: ConditionContext) -> Status:
-        """Return the status after an interrupted run; ``before`` is the status from before the run."""
-        new = interrupted(old, before, message, context)
-        return new if self.is_on else without_ready_conditions(new)
 
     def _has_stalled(self, old: Status, outcome: Outcome, context: ConditionContext) -> bool:
         """Return whether no further retry is expected to help a failed object; only this method decides it."""

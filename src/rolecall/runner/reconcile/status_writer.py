@@ -151,43 +151,34 @@ class StatusWriter:
         """Mark the object as paused; a deleted primary needs no status."""
         await self._write_until_done(primary, self.readiness.while_paused)
 
-    async def mark_interrupted(self, primary: RawObject, before: Status, message: str) -> Status | None:
-        """Report that the operator interrupted a run of the object, whose status was ``before`` until then.
+    async def write(self, primary: RawObject, outcome: Outcome, before: Status | None = None) -> Status:
+        """Write the outcome of a run that worked with this version of the primary.
 
-        Return the status as it is afterwards, None if the primary was deleted.
+        ``before`` is the status from before the run, which an interrupted run restores in part. Return the status as it
+        is afterwards. Raise NotFoundError if the primary was deleted.
         """
 
         def update(old: Status, context: ConditionContext) -> Status:
-            return self.readiness.after_interruption(old, before, message, context)
+            if outcome.is_interrupted:
+                return self.readiness.after_interruption(old, before or {}, outcome.message, context)
+            context = replace(context, written=outcome.conditions_of(primary))
+            return self.readiness.after_run(old, outcome, context)
 
-        return await self._write_until_done(primary, update, generation_of(primary))
-
-    async def write(self, primary: RawObject, outcome: Outcome) -> Status | None:
-        """Write the result of a run that worked with this version of the primary; a deleted primary needs no status.
-
-        Return the status as it is afterwards, None if the primary was deleted.
-        """
-
-        async def attempt(outcome: Outcome, *, may_reduce: bool = True) -> Status | None:
-            def update(old: Status, context: ConditionContext) -> Status:
-                context = replace(context, written=outcome.conditions_of(primary))
-                return self.readiness.after_run(old, outcome, context)
-
-            return await self._write_until_done(primary, update, generation_of(primary), may_reduce=may_reduce)
-
+        write = partial(self._write_until_done, primary, update, generation_of(primary))
         if unfit := {name for name, value in outcome.reported.mapped.items() if not _is_finite(value)}:
             reason = "found a number that is infinite or NaN, expected one that JSON can hold"
             outcome = _without_mapped(outcome, unfit, f"{', '.join(sorted(unfit))}: {reason}")
         try:
-            return await attempt(outcome, may_reduce=not outcome.reported.mapped)
+            return await write(may_reduce=not outcome.reported.mapped)
         except ApiError as error:
             if not outcome.reported.mapped or not _rejects_values(error):
                 raise
-            return await attempt(_without_mapped(outcome, set(outcome.reported.mapped), error.message))
+            outcome = _without_mapped(outcome, set(outcome.reported.mapped), error.message)
+            return await write()
 
     async def _write_until_done(
         self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = True
-    ) -> Status | None:
+    ) -> Status:
         write = partial(self._write_once, primary, update, generation, may_reduce=may_reduce)
         return status_of(await write_with_retry(write))
 
@@ -248,5 +239,5 @@ def _without_mapped(outcome: Outcome, fields: set[str], why: str) -> Outcome:
     logger.warning("Mapped status was rejected", error=why, fields=sorted(fields))
     reported = outcome.reported
     mapped = {name: value for name, value in reported.mapped.items() if name not in fields}
-    remark = "; ".join(filter(None, (reported.remark, f"the mapped status was rejected: {why}")))
-    return replace(outcome, reported=replace(reported, mapped=mapped, remark=remark))
+    remarks = (*reported.remarks, f"the mapped status was rejected: {why}")
+    return replace(outcome, reported=replace(reported, mapped=mapped, remarks=remarks))

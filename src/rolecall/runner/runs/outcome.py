@@ -70,7 +70,7 @@ class Reported:
 
     ``mapped`` are fields of the status. ``unready`` is why an object is not ready after a success; None if the watch
     has no ``ready``, empty if the object is ready. ``reason`` and ``message`` are those of ``Ready``, and ``invalid``
-    names the ones that can't be used. A ``remark`` is added to the message of a success.
+    names the ones that can't be used. ``remarks`` are added to the message of a success.
     """
 
     mapped: Mapping[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Reported:
     reason: str = ""
     message: str = ""
     invalid: Sequence[str] = ()
-    remark: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

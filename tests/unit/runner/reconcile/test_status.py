@@ -137,12 +137,12 @@ def test_failure_has_latest_message_and_first_time() -> None:
 
 
 def test_remark_is_added_to_success_message() -> None:
-    status = finished({}, Outcome("successful", reported=Reported(remark="half of it")), CONTEXT)
+    status = finished({}, Outcome("successful", reported=Reported(remarks=("half of it",))), CONTEXT)
     assert conditions(status)["Successful"]["message"] == "Last reconciliation succeeded; half of it"
 
 
 @pytest.mark.parametrize(
-    "outcome", [Outcome.of_failure("é" * 5000), replace(SUCCESS, reported=Reported(remark="é" * 5000))]
+    "outcome", [Outcome.of_failure("é" * 5000), replace(SUCCESS, reported=Reported(remarks=("é" * 5000,)))]
 )
 def test_messages_are_cut(outcome: Outcome) -> None:
     for condition in finished({}, outcome, CONTEXT)["conditions"]:
@@ -283,7 +283,7 @@ def test_equal_status_is_never_written() -> None:
         running(succeeded(), CONTEXT),
         succeeded(mapped={"pods": 4}),
         finished(succeeded(), SUCCESS, ConditionContext(NOW, 4)),
-        succeeded(remark="refused"),
+        succeeded(remarks=("refused",)),
     ],
     ids=["outcome", "running", "mapped value", "generation", "message"],
 )
