@@ -59,7 +59,7 @@ GUIDES = (
     Guide(
         "README.md",
         INTEGRATION,
-        left_out={"make test": "its targets are those of make test-all, which does these tests"},
+        left_out={"git clone URL rolecall && cd rolecall": "the test starts in a clone"},
     ),
     Guide(
         "CONTRIBUTING.md",
