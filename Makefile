@@ -27,7 +27,7 @@ HISTORIES ?= 1-200 --outage 150
 
 # Versions of ansible-core, each with a Python version. Each has a group in uv.lock, with its version of the package "ansible".
 CORES ?= 2.18@3.12 2.19@3.11 2.20@3.12 2.21@3.13 2.21@3.14 2.22@3.13
-MATRIX := $(addprefix tests/integration/,test_existing_roles.py test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py)
+MATRIX := $(addprefix tests/integration/,test_existing_roles.py test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py test_migrate_guide.py)
 
 IMG ?= localhost/rolecall:dev
 # The image of a release. RELEASE="--no-image" omits it.

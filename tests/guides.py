@@ -13,6 +13,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 OF_DEBIAN = "needs root and a mirror of Debian; CI gives the tests a base that was made like this, in BASE"
 OF_SERIES = "the tests build the newest and the oldest series"
+OF_MATRIX = "make test-matrix runs the test in an environment with this ansible-core"
 OF_DEPLOYMENT = "tests/integration/test_deploy.py does it with its own image"
 OF_PODS = "needs pods that run, and runs until it is interrupted"
 INTEGRATION = "tests/integration/test_guides.py"
@@ -76,7 +77,14 @@ GUIDES = (
     ),
     Guide("docs/guides/write-your-own-operator.md", "tests/integration/test_guide.py"),
     Guide("docs/guides/first-operator.md", "tests/integration/test_scaffold.py"),
-    Guide("docs/guides/migrate.md", "tests/integration/test_migrate_guide.py"),
+    Guide(
+        "docs/guides/migrate.md",
+        "tests/integration/test_migrate_guide.py",
+        left_out={
+            "uv sync --locked --group core-2-18 --python 3.12": OF_MATRIX,
+            "source .venv/bin/activate": OF_MATRIX,
+        },
+    ),
     *(Guide(f"docs/tutorials/{name}.md", INTEGRATION, left_out=STOP) for name in TUTORIALS[:-1]),
     Guide(f"docs/tutorials/{TUTORIALS[-1]}.md", INTEGRATION),
     Guide("docs/guides/local-runs.md", INTEGRATION),

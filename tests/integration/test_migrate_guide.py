@@ -1,21 +1,24 @@
-"""The guide for owners of an operator, done with a project of the Operator SDK's shape: every command of it.
+"""The migration guide, from the files that the Operator SDK's scaffold writes: every command of it.
 
-The guide only describes how to build and push images, which needs a builder and a registry; the image has tests of its
-own.
+The guide only describes how to build and push images, which needs a builder and a registry; the image has separate tests.
 """
 
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from rolecall.runner.config.settings import ansible_operator_settings
 from tests.guides import guide
 from tests.integration.example_projects import MEMCACHED
 from tests.integration.shell import do
 from tests.outcomes import Done, check
 
 GUIDE = guide("docs/guides/migrate.md")
+MANAGER = "config/manager/manager.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +36,36 @@ def all_done(work: Path) -> list[Done]:
     return do(GUIDE.steps, work, work.parent / "state")
 
 
+def pod_of(project: Path) -> dict[str, Any]:
+    """Return the spec of the pod in the project's Deployment."""
+    (deployment,) = (
+        each for each in yaml.safe_load_all((project / MANAGER).read_text()) if each["kind"] == "Deployment"
+    )
+    spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return spec
+
+
 def test_every_command_of_the_guide_ends_and_prints_as_the_guide_says(all_done: list[Done], work: Path) -> None:
     log = (work / "operator.log").read_text()[-4000:]
     assert all(each.is_as_shown for each in all_done), log
     check(GUIDE, all_done)
 
 
-def test_the_way_back_leaves_the_project_as_it_was(all_done: list[Done], work: Path) -> None:
+def test_guide_starts_with_values_and_samples_of_the_scaffold() -> None:
+    pod = pod_of(MEMCACHED.path)
+    samples = yaml.safe_load((MEMCACHED.path / "config/samples/kustomization.yaml").read_text())
+    assert pod["terminationGracePeriodSeconds"] == 10
+    assert pod["containers"][0]["resources"]["limits"]["cpu"] == "500m"
+    assert set(samples) == {"resources"}, "without a kind, so kubectl can't apply the directory with --filename"
+
+
+def test_changed_manifests_give_runs_time_to_finish_and_several_workers(all_done: list[Done], work: Path) -> None:
+    assert all_done
+    pod = pod_of(work)
+    assert pod["terminationGracePeriodSeconds"] > ansible_operator_settings().grace_seconds
+    assert int(pod["containers"][0]["resources"]["limits"]["cpu"]) > 1
+
+
+def test_the_way_back_restores_the_dockerfile(all_done: list[Done], work: Path) -> None:
     assert all_done
     assert (work / "Dockerfile").read_text() == (MEMCACHED.path / "Dockerfile").read_text()
