@@ -1,6 +1,7 @@
 """The migration guide, from the files that the Operator SDK's scaffold writes: every command of it.
 
-The guide only describes how to build and push images, which needs a builder and a registry; the image has separate tests.
+The guide only describes how to build and push images, which needs a builder and a registry; the image has other
+tests.
 """
 
 import shutil

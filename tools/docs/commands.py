@@ -8,7 +8,7 @@ The output of ``--help`` depends on the terminal and on the Python version, so i
 import argparse
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tools.docs.markdown import WIDTH, code, linked, marked, paragraph, table
@@ -21,6 +21,9 @@ _DEFAULT = re.compile(r"(?P<meaning>.*) \(default: (?P<default>.*)\)", re.DOTALL
 _HARD_SPACE = "\x00"
 _USUAL_TITLES = ("options", "positional arguments")
 _HIDDEN = {f"--{flag.name}": flag.help for flag in all_flags() if flag.replaced_by}
+_OPERATOR = "rolecall run"
+_CLUSTER = "rolecall cluster start"
+"""The commands to whose tables others refer."""
 _LINKS = {
     "--watches-file": ("what to watch", "watches.md"),
     "--kubeconfig": ("the cluster", "environment-and-annotations.md"),
@@ -50,13 +53,23 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def command_block(name: str) -> str:
-    """Return the description, the synopsis and the arguments of a command. Raise LookupError if it is unknown."""
+    """Return the description, the synopsis and the arguments of a command. Raise LookupError if it is unknown.
+
+    Flags with the default and the meaning that another command's table already has are a link to that table.
+    """
     parser = _parser(name)
     parts = [paragraph(marked(parser.description or "")), f"```text\n{synopsis(parser)}\n```"]
-    for title, arguments in _groups(parser):
+    reference = _CLUSTER if name.startswith("rolecall cluster ") else _OPERATOR
+    known = () if name == reference else arguments_of(_parser(reference))
+    for title, all_arguments in _groups(parser):
+        arguments = [each for each in all_arguments if each not in known]
+        if shared := [each for each in all_arguments if each in known]:
+            parts.append(_reference_to(reference, shared))
+        if not arguments:
+            continue
         header = ("flag" if all(_is_flag(each) for each in arguments) else "argument", "default", "meaning")
         parts += [f"{title[:1].upper()}{title[1:]}:"] if title not in _USUAL_TITLES else []
-        parts.append(table(header, (_row(each, _LINKS if name == "rolecall run" else {}) for each in arguments)))
+        parts.append(table(header, (_row(each, _LINKS if name == _OPERATOR else {}) for each in arguments)))
     return "\n\n".join(parts)
 
 
@@ -122,6 +135,11 @@ def _argument(action: argparse.Action, parser: argparse.ArgumentParser) -> Argum
     if action.required:
         return Argument(spellings, "required", text)
     return Argument(spellings, "off" if action.nargs == 0 else "none", text)
+
+
+def _reference_to(command: str, arguments: Sequence[Argument]) -> str:
+    flags = ", ".join(code(re.split(r"[ \[]", each.spellings[-1])[0]) for each in arguments)
+    return paragraph(f"As in [{code(command)}](#{command.replace(' ', '-')}): {flags}.")
 
 
 def _row(argument: Argument, links: Mapping[str, tuple[str, str]]) -> tuple[str, str, str]:

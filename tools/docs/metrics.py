@@ -46,7 +46,7 @@ def metrics_block(name: str) -> str:
         for family in families()
         if family.name.startswith(_OF_CONTROLLERS) == (name == "controllers")
     ]
-    return table(("name", "type", "labels", "what it says"), rows)
+    return table(("name", "type", "labels", "description"), rows)
 
 
 def _families_of(collector: Collector) -> Iterator[Family]:
