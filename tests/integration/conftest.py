@@ -14,7 +14,7 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 from tests.integration.control_plane import control_plane
-from tests.integration.example_projects import ADVANCED, MEMCACHED
+from tests.integration.example_projects import ADVANCED, MEMCACHED, PATTERNS
 from tests.integration.operators import EVERY_NAMESPACE, PROJECT, Operator, copy_project
 from tests.integration.proxied import run
 from tests.integration.shared import Shared, Things
@@ -57,6 +57,7 @@ def defined(control_plane: ControlPlane) -> ControlPlane:
     # Including those of the projects: a garbage collector takes up to half a minute to notice a new kind.
     for project in (ADVANCED, MEMCACHED):
         applier.apply(read_manifests(project.definitions))
+    applier.apply(read_manifests(PATTERNS.path / "deploy/crds"))
     return control_plane
 
 

@@ -93,3 +93,5 @@ class Project:
 
 ADVANCED = Project("advanced")
 MEMCACHED = Project("memcached")
+PATTERNS = Project("patterns")
+"""Of the guide with the same name; its CRDs are in ``deploy/crds``, as in a project of ``rolecall init``."""
