@@ -70,8 +70,8 @@ undeploy: ## Remove the operator from the cluster; CRDs and objects stay
 	$(KUBECTL) delete --ignore-not-found -f deploy/podcount/rbac.yaml -f deploy/secure-metrics/rbac.yaml
 
 .PHONY: bundle
-bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VERSION (unset: the project's) and image IMG
-	$(BIN)/python -m tools.bundle $(if $(VERSION),--version '$(VERSION)') --image '$(IMG)'
+bundle: .venv/.ready ## Write the OLM bundle of the samples to deploy/olm, for VERSION (unset: the project's) and image IMG
+	$(KUBECTL) kustomize deploy | $(BIN)/rolecall generate bundle --release '$(or $(VERSION),$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml))' --image '$(IMG)'
 
 ##@ Test
 

@@ -2,11 +2,14 @@
 
 import json
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from rolecall.workbench.controlplane.binaries import find_binaries
 
 Document = dict[str, Any]
 PREFIX = "operators.operatorframework.io."
@@ -39,6 +42,12 @@ class Bundle:
         """The examples that a console offers."""
         found: list[Document] = json.loads(self.csv["metadata"]["annotations"]["alm-examples"])
         return found
+
+
+def kustomized(deploy: Path) -> str:
+    """Return the objects that ``kubectl apply -k`` would create, as YAML."""
+    command = [find_binaries(print)["kubectl"], "kustomize", str(deploy)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def read_bundle(directory: Path) -> Bundle:

@@ -215,6 +215,38 @@ def fits_into_a_config_map(bundle: Bundle) -> Iterator[str]:
         yield f"{bundle.size_bytes} bytes are more than {LARGEST_BUNDLE_BYTES}"
 
 
+def has_unique_names(bundle: Bundle) -> Iterator[str]:
+    """OLM v1: no two objects of a kind have the same name, and the names of Deployments are DNS names."""
+    deployments = [each["name"] for each in bundle.csv["spec"]["install"]["spec"]["deployments"]]
+    names = [("Deployment", name) for name in deployments]
+    names += [(each["kind"], each["metadata"]["name"]) for each in bundle.others]
+    for kind, name in sorted({each for each in names if names.count(each) > 1}):
+        yield f"{kind} {name!r} exists twice"
+    yield from (f"Deployment {name!r} is no DNS name" for name in deployments if not DNS_NAME.fullmatch(name))
+
+
+def installs_without_configuration(bundle: Bundle) -> Iterator[str]:
+    """OLM v1: AllNamespaces is supported, and with OwnNamespace and SingleNamespace, watchNamespace can be any one."""
+    supported = {each["type"] for each in bundle.csv["spec"]["installModes"] if each["supported"]}
+    for mode in sorted({"AllNamespaces", "OwnNamespace", "SingleNamespace"} - supported):
+        yield f"{mode} isn't supported"
+
+
+def depends_on_nothing(bundle: Bundle) -> Iterator[str]:
+    """OLM v1 resolves no dependencies and serves no aggregated APIs."""
+    spec, annotations = bundle.csv["spec"], bundle.csv["metadata"]["annotations"]
+    if "apiservicedefinitions" in spec or spec["customresourcedefinitions"].keys() != {"owned"}:
+        yield "the bundle requires or serves other APIs"
+    for name in ("olm.gvk.required", "olm.package.required", "olm.constraint"):
+        if name in annotations.get("olm.properties", ""):
+            yield f"the property {name} is a dependency"
+
+
+RULES_OF_V1: tuple[Callable[[Bundle], Iterator[str]], ...] = (
+    has_unique_names,
+    installs_without_configuration,
+    depends_on_nothing,
+)
 RULES: tuple[Callable[[Bundle], Iterator[str]], ...] = (
     has_its_shape,
     is_named_after_its_version,
@@ -229,4 +261,5 @@ RULES: tuple[Callable[[Bundle], Iterator[str]], ...] = (
     is_found_by_its_annotations,
     can_be_scored,
     fits_into_a_config_map,
+    *RULES_OF_V1,
 )

@@ -7,11 +7,11 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from tools.bundle.files import bundle_files
-from tools.bundle.service_version import TARGETS, Release
 
 from rolecall.runner.config.settings import watch_namespaces
-from tests.static.bundle import Bundle, read_bundle
+from rolecall.workbench.bundle.files import bundle_files
+from rolecall.workbench.bundle.service_version import TARGETS, Release
+from tests.static.bundle import Bundle, kustomized, read_bundle
 from tests.static.bundle_rules import RULES
 from tests.static.repository import ROOT, crds, documents
 
@@ -32,7 +32,8 @@ def test_it_is_what_make_bundle_writes_from_deploy_now() -> None:
     release = Release(SPEC["version"], BUNDLE.csv["metadata"]["annotations"]["containerImage"])
     found = [path for path in FOLDER.glob("bundle/**/*") if path.is_file()] + [FOLDER / "bundle.Dockerfile"]
     committed = {str(path.relative_to(FOLDER)): path.read_text() for path in found}
-    assert bundle_files(ROOT / "deploy", release) == committed, 'run "make bundle" and commit what it writes'
+    written = bundle_files(ROOT / "deploy", kustomized(ROOT / "deploy"), release)
+    assert written == committed, 'run "make bundle" and commit what it writes'
 
 
 def test_its_version_is_the_projects() -> None:

@@ -37,8 +37,16 @@ class Artifacts:
 
     def bundle(self) -> None:
         """Pack the OLM bundle and its Dockerfile."""
-        python = str(self._environment())
-        run(python, "-m", "tools.bundle", "--version", self.version, "--image", self.image, cwd=self.clone)
+        rolecall = f"BIN={self._environment().parent}"
+        run(
+            "make",
+            "--old-file=.venv/.ready",
+            "bundle",
+            rolecall,
+            f"VERSION={self.version}",
+            f"IMG={self.image}",
+            cwd=self.clone,
+        )
         with tarfile.open(self.target / f"rolecall-{self.version}-olm-bundle.tar.gz", "w:gz") as archive:
             for name in ("bundle", "bundle.Dockerfile"):
                 archive.add(self.clone / "deploy" / "olm" / name, arcname=f"rolecall-{self.version}-olm/{name}")

@@ -1,5 +1,7 @@
-"""``rolecall generate``: writes files that follow from others.
+"""``rolecall generate``: generates files from other files.
 
+``generate bundle`` exits with 0 if the bundle is written, with 1 after an error, and with 2 for an invalid command
+line.
 ``generate crds`` exits with 0 if all is written or in sync, with 1 after an error, and with 64 for an invalid command
 line. With ``--check`` it writes nothing and exits with 2 if something would change.
 """
@@ -29,7 +31,7 @@ EPILOG = (
 def add_parser(commands: Any) -> None:
     """Add the command and its subcommand."""
     generate = commands.add_parser(
-        "generate", help="write CRDs from argument specs", description="Writes files that follow from others."
+        "generate", help="write CRDs or an OLM bundle", description="Generates files from other files."
     )
     things = generate.add_subparsers(title="commands", metavar="COMMAND")
     crds: Parser = things.add_parser(
@@ -58,6 +60,26 @@ def add_parser(commands: Any) -> None:
     )
     crds.usage_exit_code = OTHER_USAGE_EXIT_CODE
     crds.set_defaults(handler=_generate_crds)
+    bundle: Parser = things.add_parser(
+        "bundle",
+        help="write the OLM bundle of an operator",
+        description="Writes a bundle for the Operator Lifecycle Manager, v0 and v1, to olm/bundle in the directory of "
+        "the manifests, and bundle.Dockerfile beside it. Reads the built manifests from standard input. The texts and "
+        "links are in olm/base.yaml, the icon is olm/icon.svg or olm/icon.png, and the examples are in samples.",
+        epilog="Example: kubectl kustomize deploy | rolecall generate bundle --release 0.1.0 --image "
+        "registry.example/web:0.1.0",
+    )
+    bundle.add_argument("--release", required=True, metavar="VERSION", help="the operator's version, such as 0.1.0")
+    bundle.add_argument("--image", required=True, metavar="IMAGE", help="the operator's image, as a cluster pulls it")
+    bundle.add_argument("--channel", default="candidate", metavar="NAME", help="the channel (default: %(default)s)")
+    bundle.add_argument(
+        "--deploy",
+        type=Path,
+        default=Path("deploy"),
+        metavar="DIR",
+        help="the directory of the manifests (default: %(default)s)",
+    )
+    bundle.set_defaults(handler=_generate_bundle)
 
 
 def _generate_crds(options: argparse.Namespace) -> int:
@@ -95,8 +117,27 @@ def _generate_crds(options: argparse.Namespace) -> int:
     return 0
 
 
-def _failed(errors: Iterable[str]) -> int:
-    sys.stderr.writelines(f"rolecall generate crds: {each}\n" for each in errors)
+def _generate_bundle(options: argparse.Namespace) -> int:
+    # Imported late: other commands don't need it.
+    from rolecall.workbench.bundle.files import bundle_files, write_bundle  # noqa: PLC0415
+    from rolecall.workbench.bundle.manifests import BundleError  # noqa: PLC0415
+    from rolecall.workbench.bundle.service_version import Release  # noqa: PLC0415
+
+    try:
+        release = Release(options.release, options.image)
+        manifests = "" if sys.stdin.isatty() else sys.stdin.read()
+        files = bundle_files(options.deploy, manifests, release, options.channel)
+        write_bundle(options.deploy / "olm", files)
+    except (BundleError, OSError) as error:
+        return _failed([str(error)], "bundle")
+    sys.stdout.write(
+        f"{options.deploy / 'olm/bundle'}: {len(files)} files for version {options.release} and image {options.image}\n"
+    )
+    return 0
+
+
+def _failed(errors: Iterable[str], thing: str = "crds") -> int:
+    sys.stderr.writelines(f"rolecall generate {thing}: {each}\n" for each in errors)
     return 1
 
 

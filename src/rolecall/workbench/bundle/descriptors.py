@@ -30,14 +30,19 @@ def status_descriptors(version: Document) -> list[Document]:
     return found
 
 
+def words_of(name: str) -> str:
+    """Return a name for readers: ``podScaler`` and ``pod-scaler`` become ``Pod scaler``."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", " ", name)
+    return words[0].upper() + words[1:].lower()
+
+
 def _input(name: str, field: Document, scale: str | None) -> Document:
-    shown = POD_COUNT if scale == f".spec.{name}" else OF_TYPES.get(field["type"])
+    shown = POD_COUNT if scale == f".spec.{name}" else OF_TYPES.get(field.get("type", ""))
     return {**_descriptor(name, field["description"]), **({"x-descriptors": [shown]} if shown else {})}
 
 
 def _descriptor(name: str, description: str) -> Document:
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return {"path": name, "displayName": words[0].upper() + words[1:].lower(), "description": description}
+    return {"path": name, "displayName": words_of(name), "description": description}
 
 
 def _described(version: Document, part: str) -> Iterator[tuple[str, Document]]:
@@ -45,6 +50,6 @@ def _described(version: Document, part: str) -> Iterator[tuple[str, Document]]:
 
 
 def _fields(version: Document, part: str) -> Document:
-    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    properties = version["schema"]["openAPIV3Schema"].get("properties", {})
     fields: Document = properties.get(part, {}).get("properties", {})
     return fields

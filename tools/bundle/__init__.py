@@ -1,1 +1,0 @@
-"""Creates the OLM bundle in deploy/olm from the rest of deploy/: the same kinds, permissions and Deployment."""
