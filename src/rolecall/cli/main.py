@@ -35,6 +35,7 @@ COMMANDS: Final = (
     "demo",
     "init",
     "create",
+    "update",
     "generate",
     "completion",
     "version",

@@ -11,14 +11,19 @@ stand for these values, and ``dot.`` for a leading dot. A missing value is a ``K
 A new entry of a YAML list comes after its last item, with the same indentation, and changes no other character,
 comments included. The result is parsed again to verify that it is the old content plus the item. Where that isn't
 possible, as in a list in brackets, the error states the change to make by hand.
+
+``PROJECT`` records the version of rolecall and the arguments for each kind, and ``.scaffold.jsonl`` each file as it was
+generated, one per line. ``rolecall update`` compares both with ``scaffold_files``, the files of this version.
 """
 
 import json
 import re
 import string
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -59,6 +64,7 @@ _NAMES = {
 _PROTECTED = re.compile(r"(?:^|\.)(?:k8s|kubernetes)\.io$")
 
 PROJECT_FILE = "PROJECT"
+ORIGINALS_FILE = ".scaffold.jsonl"
 SCHEMA_FILE = "watches.schema.json"
 _WATCHES = "watches.yaml"
 _INDENT_OF_TASKS = " " * 4
@@ -102,7 +108,7 @@ def sealed(record: str) -> str:
 
 
 def _rendered(source: Path, values: Mapping[str, str]) -> str:
-    return _Text(source.read_text(encoding="utf-8")).substitute(values)
+    return _Text(source.read_text(encoding="utf-8")).substitute(values, rolecall=version("rolecall"))
 
 
 class ScaffoldError(Exception):
@@ -279,13 +285,74 @@ class NewKind:
 
 def init_project(directory: Path, name: str, domain: str) -> ProjectFiles:
     """Return the files of a new project with this name, whose API groups end in the domain."""
-    values = {"project": checked("NAME", name), "domain": checked("--domain", domain)}
-    return ProjectFiles(directory, {**render_tree("project", values), SCHEMA_FILE: schema_text()}, {})
+    files = _project_files(checked("NAME", name), checked("--domain", domain))
+    return ProjectFiles(directory, {**files, ORIGINALS_FILE: originals_text(files)}, {})
+
+
+def _project_files(name: str, domain: str) -> dict[str, str]:
+    values = {"project": name, "domain": domain}
+    return {**render_tree("project", values), SCHEMA_FILE: schema_text()}
 
 
 def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:
     """Return the files that add a kind to the project in the directory."""
-    names = _names(directory, new_kind)
+    names = _names(_read_project(directory), new_kind)
+    _check_unwatched(directory, names)
+    created = _kind_files(names, new_kind)
+    additions = _additions(names, new_kind)
+    extended = _extended(partial(_read, directory), additions, directory)
+    if (directory / ORIGINALS_FILE).exists():
+        originals = read_originals(directory)
+        originals |= created | _extended(originals.__getitem__, additions, directory / ORIGINALS_FILE)
+        extended[ORIGINALS_FILE] = originals_text(originals)
+    return ProjectFiles(directory, created, extended)
+
+
+def scaffold_files(directory: Path) -> dict[str, str]:
+    """Return the files that this version generates for the project in the directory and the kinds in its PROJECT.
+
+    Raise ScaffoldError if PROJECT is invalid.
+    """
+    project, where = _read_project(directory), directory / PROJECT_FILE
+    files = _project_files(project["projectName"], project["domain"])
+    try:
+        kinds = [
+            NewKind(each["group"], each["version"], each["kind"], each["plural"], each["role"], each["playbook"])
+            for each in project.get("kinds") or ()
+        ]
+    except (KeyError, TypeError) as error:
+        raise ScaffoldError(
+            f"{where}: expected group, version, kind, plural, role, and playbook of each kind: {error!r}"
+        ) from error
+    for kind in kinds:
+        names = _names(project, kind)
+        files |= _kind_files(names, kind) | _extended(files.__getitem__, _additions(names, kind), where)
+    return files
+
+
+def originals_text(files: Mapping[str, str]) -> str:
+    """Return the content of the file of originals, for files by path."""
+    return "".join(f"{to_line({'path': path, 'text': text})}\n" for path, text in sorted(files.items()))
+
+
+def read_originals(directory: Path) -> dict[str, str]:
+    """Return the files of the project as they were generated, by path. Raise ScaffoldError."""
+    if not (directory / ORIGINALS_FILE).is_file():
+        raise ScaffoldError(
+            f"{directory / ORIGINALS_FILE}: file not found. It has the files as they were generated, for comparison: "
+            "restore it from Git"
+        )
+    try:
+        found = map(json.loads, _read(directory, ORIGINALS_FILE).splitlines())
+        return {str(each["path"]): str(each["text"]) for each in found}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ScaffoldError(
+            f"{directory / ORIGINALS_FILE}: expected an object with path and text in each line: {error!r}. Restore the "
+            "file from Git"
+        ) from error
+
+
+def _kind_files(names: KindNames, new_kind: NewKind) -> dict[str, str]:
     values = names.values()
     tasks = render_snippet("tasks", values)
     described = {"description": "Keeps a message in a ConfigMap.", "columns": f"{render_snippet('columns', {})}\n"}
@@ -299,8 +366,7 @@ def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:
         created |= render_tree("playbook", values | {"tasks": textwrap.indent(content, _INDENT_OF_TASKS)})
     else:
         created |= render_tree("once", values)
-    run = f"playbook: playbooks/{names.name}.yml" if new_kind.with_playbook else f"role: {names.name}"
-    return ProjectFiles(directory, created, _extended(directory, names, run))
+    return created
 
 
 def _with_fields(names: KindNames, created: Mapping[str, str], role: Mapping[str, str]) -> dict[str, str]:
@@ -313,39 +379,60 @@ def _with_fields(names: KindNames, created: Mapping[str, str], role: Mapping[str
     return {path: file.render()}
 
 
-def _names(directory: Path, new_kind: NewKind) -> KindNames:
-    where = directory / PROJECT_FILE
+def _read_project(directory: Path) -> dict[str, Any]:
+    """Return the content of PROJECT, with a valid name and domain. Raise ScaffoldError."""
     try:
         found: Any = yaml.safe_load(_read(directory, PROJECT_FILE))
-        project, domain = checked("NAME", str(found["projectName"])), checked("--domain", str(found["domain"]))
+        checked("NAME", str(found["projectName"]))
+        checked("--domain", str(found["domain"]))
     except (yaml.YAMLError, KeyError, TypeError) as error:
-        raise ScaffoldError(f"{where}: expected the keys projectName and domain: {error!r}") from error
+        raise ScaffoldError(
+            f"{directory / PROJECT_FILE}: expected the keys projectName and domain: {error!r}"
+        ) from error
+    return dict(found)
+
+
+def _names(project: Mapping[str, Any], new_kind: NewKind) -> KindNames:
     kind = checked("--kind", new_kind.kind)
-    group = checked_group(new_kind.group, domain)
+    group = checked_group(new_kind.group, project["domain"])
     plural = plural_of(kind) if new_kind.plural is None else new_kind.plural
-    return KindNames(project, group, checked("--version", new_kind.version), kind, checked("--plural", plural))
+    return KindNames(
+        project["projectName"], group, checked("--version", new_kind.version), kind, checked("--plural", plural)
+    )
 
 
-def _extended(directory: Path, names: KindNames, content: str) -> dict[str, str]:
-    watches = _read(directory, _WATCHES)
-    for entry in list_items(watches, str(directory / _WATCHES)):
+def _check_unwatched(directory: Path, names: KindNames) -> None:
+    for entry in list_items(_read(directory, _WATCHES), str(directory / _WATCHES)):
         found = [entry.get(key) for key in ("group", "version", "kind")] if isinstance(entry, dict) else []
         if found == [names.group, names.version, names.kind]:
             raise ScaffoldError(
                 f"{directory / _WATCHES}: already has an entry for {names.group}/{names.version}, kind {names.kind!r}. "
                 "Nothing was written."
             )
-    values = names.values() | {"content": content}
-    additions = (
-        (_WATCHES, None, render_snippet("watch", values)),
-        ("demo.yaml", "goals", render_snippet("goal", values)),
+
+
+def _additions(names: KindNames, new_kind: NewKind) -> tuple[tuple[str, str | None, str], ...]:
+    """Return the items that a kind adds to files: path, key of the list, and item."""
+    run = f"playbook: playbooks/{names.name}.yml" if new_kind.with_playbook else f"role: {names.name}"
+    recorded = {
+        "group": new_kind.group,
+        "role": str(new_kind.has_role).lower(),
+        "playbook": str(new_kind.with_playbook).lower(),
+    }
+    return (
+        (PROJECT_FILE, "kinds", render_snippet("kind", names.values() | recorded)),
+        (_WATCHES, None, render_snippet("watch", names.values() | {"content": run})),
+        ("demo.yaml", "goals", render_snippet("goal", names.values())),
         ("deploy/crds/kustomization.yaml", "resources", f"- {names.plural}.yaml"),
         ("deploy/rbac/kustomization.yaml", "resources", f"- {names.name}.yaml"),
         ("deploy/samples/kustomization.yaml", "resources", f"- {names.name}.yaml"),
     )
-    return {
-        path: append_item(_read(directory, path), key, item, str(directory / path)) for path, key, item in additions
-    }
+
+
+def _extended(
+    read: Callable[[str], str], additions: tuple[tuple[str, str | None, str], ...], where: Path
+) -> dict[str, str]:
+    return {path: append_item(read(path), key, item, str(where / path)) for path, key, item in additions}
 
 
 def _read(directory: Path, path: str) -> str:
@@ -353,7 +440,8 @@ def _read(directory: Path, path: str) -> str:
         return (directory / path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ScaffoldError(
-            f"{directory / path}: file not found. Run this in a project of 'rolecall init', or use --project DIR"
+            f"{directory / path}: file not found. Run this in a project of 'rolecall init', or use --project DIR. If "
+            "an older rolecall created the project, run 'rolecall update' first"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ScaffoldError(f"{directory / path}: {error}") from error
