@@ -16,6 +16,14 @@ OF_SERIES = "the tests build the newest and the oldest series"
 OF_MATRIX = "make test-matrix runs the test in an environment with this ansible-core"
 OF_DEPLOYMENT = "tests/integration/test_deploy.py does it with its own image"
 OF_PODS = "needs pods that run, and runs until it is interrupted"
+OF_OLM = dict.fromkeys(
+    re.findall(
+        r"^\$ ((?:docker|kubectl|mkdir|opm|operator-sdk|make uninstall).*)$",
+        (PROJECT / "docs/guides/olm.md").read_text(),
+        re.MULTILINE,
+    ),
+    "needs OLM, its tools, and a registry; the page lists what was tested by hand",
+)
 INTEGRATION = "tests/integration/test_guides.py"
 FILE = re.compile(r'^```yaml title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -99,6 +107,8 @@ GUIDES = (
         },
     ),
     Guide("docs/guides/deploy.md", "tests/e2e/test_operator.py"),
+    Guide("docs/guides/update.md", "tests/integration/test_update_guide.py"),
+    Guide("docs/guides/olm.md", "tests/integration/test_olm.py", left_out=OF_OLM),
     Guide(
         "docs/guides/image.md",
         "tests/e2e/conftest.py",
@@ -125,7 +135,6 @@ GUIDES = (
 )
 BY_HAND = {
     "bench/README.md": "measurements of a quarter of an hour, which mean something on a quiet machine only",
-    "docs/guides/olm.md": "no Operator Lifecycle Manager is at hand where the tests run",
 }
 
 

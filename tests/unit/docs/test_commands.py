@@ -11,6 +11,7 @@ import yaml
 
 from rolecall.cli.main import parser
 from rolecall.runner.config.watches import load_watches
+from rolecall.workbench.project.scaffold import FOLDER
 from tests.unit.docs.pages import PROJECT, blocks, commands, pages, wrong
 
 TARGET = re.compile(r"^([a-z0-9-]+):.*## ", re.MULTILINE)
@@ -18,6 +19,10 @@ TARGET = re.compile(r"^([a-z0-9-]+):.*## ", re.MULTILINE)
 
 def targets() -> set[str]:
     return set(TARGET.findall((PROJECT / "Makefile").read_text()))
+
+
+def targets_of_new_projects() -> set[str]:
+    return set(TARGET.findall((FOLDER / "project/Makefile.tmpl").read_text()))
 
 
 def subcommands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -46,7 +51,7 @@ def calls(page: Path, program: str) -> Iterator[list[str]]:
 
 
 def test_every_make_target_in_a_page_exists() -> None:
-    known = targets()
+    known = targets() | targets_of_new_projects()
     assert (
         wrong(lambda page: {word for words in calls(page, "make") for word in words if "=" not in word} - known) == {}
     )

@@ -3,11 +3,12 @@
 from typing import Any
 
 import yaml
-from tools.bundle.files import CHANNEL, PACKAGE
-from tools.bundle.service_version import Release
 
+from rolecall.workbench.bundle.files import CHANNEL
+from rolecall.workbench.bundle.service_version import Release
 from tests.unit.docs.pages import PROJECT, blocks
 
+PACKAGE = "web"
 PAGE = (PROJECT / "docs/guides/olm.md").read_text()
 OBJECTS: list[dict[str, Any]] = [yaml.safe_load(block) for block in blocks(PAGE, "yaml")]
 
@@ -25,6 +26,13 @@ def test_the_subscription_asks_for_the_package_and_channel_of_the_bundle() -> No
 def test_the_subscription_asks_the_catalog_of_the_page() -> None:
     spec, catalog = of_kind("Subscription")["spec"], of_kind("CatalogSource")["metadata"]
     assert (spec["source"], spec["sourceNamespace"]) == (catalog["name"], catalog["namespace"])
+
+
+def test_the_extension_asks_for_the_package_and_channel_of_the_bundle_in_the_catalog() -> None:
+    source = of_kind("ClusterExtension")["spec"]["source"]["catalog"]
+    assert (source["packageName"], source["channels"]) == (PACKAGE, [CHANNEL])
+    image = of_kind("ClusterCatalog")["spec"]["source"]["image"]["ref"]
+    assert image == of_kind("CatalogSource")["spec"]["image"]
 
 
 def test_the_group_is_where_the_subscription_is() -> None:

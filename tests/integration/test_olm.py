@@ -1,0 +1,66 @@
+"""The guide to OLM up to the bundle, and OLM's own validators on this bundle and on that of the samples."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.guides import PROJECT, guide
+from tests.integration.shell import do
+from tests.outcomes import check
+from tests.static.bundle import Bundle, read_bundle
+from tests.static.bundle_rules import RULES_OF_V1
+from tests.support.go_programs import built
+
+GUIDE = guide("docs/guides/olm.md")
+SAMPLES = PROJECT / "deploy/olm"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory deploy/olm of the project that the guide creates."""
+    directory = tmp_path_factory.mktemp("olm")
+    check(GUIDE, do(GUIDE.steps, directory, directory / "state"))
+    return directory / "web/deploy/olm"
+
+
+@pytest.fixture(name="validated", scope="module")
+def validator() -> Callable[[Path], list[str]]:
+    """Return a function that returns the errors and warnings for a bundle."""
+    program = built(PROJECT / "tests/olm")
+
+    def validated(directory: Path) -> list[str]:
+        done = subprocess.run([program, directory], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    return validated
+
+
+def test_validators_of_olm_accept_the_bundle_of_a_new_project(
+    project: Path, validated: Callable[[Path], list[str]]
+) -> None:
+    found = validated(project / "bundle")
+    assert [line for line in found if "icon" not in line and "links" not in line] == []
+
+
+def test_validators_of_olm_accept_the_bundle_of_the_samples(validated: Callable[[Path], list[str]]) -> None:
+    assert validated(SAMPLES / "bundle") == []
+
+
+def test_validators_of_olm_find_faults(project: Path, tmp_path: Path, validated: Callable[[Path], list[str]]) -> None:
+    shutil.copytree(project / "bundle", tmp_path / "bundle")
+    next((tmp_path / "bundle/manifests").glob("*.crd.yaml")).unlink()
+    annotations = tmp_path / "bundle/metadata/annotations.yaml"
+    annotations.write_text(annotations.read_text().replace("registry+v1", "registry+v0"))
+    found = "\n".join(line for line in validated(tmp_path / "bundle") if line.startswith("error"))
+    assert "websites.shop.example.com" in found
+    assert "registry+v0" in found
+
+
+@pytest.mark.parametrize("rule", RULES_OF_V1, ids=lambda rule: rule.__name__)
+def test_bundle_of_a_new_project_follows_the_content_rules_of_olm_v1(
+    rule: Callable[[Bundle], Iterator[str]], project: Path
+) -> None:
+    assert list(rule(read_bundle(project))) == []
