@@ -37,16 +37,10 @@ class Artifacts:
 
     def bundle(self) -> None:
         """Pack the OLM bundle and its Dockerfile."""
-        rolecall = f"BIN={self._environment().parent}"
-        run(
-            "make",
-            "--old-file=.venv/.ready",
-            "bundle",
-            rolecall,
-            f"VERSION={self.version}",
-            f"IMG={self.image}",
-            cwd=self.clone,
-        )
+        rolecall = str(self._environment().with_name("rolecall"))
+        programs = run(rolecall, "cluster", "binaries", cwd=self.clone).strip()
+        variables = (f"KUBECTL={programs}/kubectl", f"VERSION={self.version}", f"IMG={self.image}")
+        run("make", "--old-file=.venv/.ready", "bundle", *variables, cwd=self.clone)
         with tarfile.open(self.target / f"rolecall-{self.version}-olm-bundle.tar.gz", "w:gz") as archive:
             for name in ("bundle", "bundle.Dockerfile"):
                 archive.add(self.clone / "deploy" / "olm" / name, arcname=f"rolecall-{self.version}-olm/{name}")

@@ -383,13 +383,15 @@ def _read_project(directory: Path) -> dict[str, Any]:
     """Return the content of PROJECT, with a valid name and domain. Raise ScaffoldError."""
     try:
         found: Any = yaml.safe_load(_read(directory, PROJECT_FILE))
-        checked("NAME", str(found["projectName"]))
-        checked("--domain", str(found["domain"]))
+        named = {
+            "projectName": checked("NAME", str(found["projectName"])),
+            "domain": checked("--domain", str(found["domain"])),
+        }
     except (yaml.YAMLError, KeyError, TypeError) as error:
         raise ScaffoldError(
             f"{directory / PROJECT_FILE}: expected the keys projectName and domain: {error!r}"
         ) from error
-    return dict(found)
+    return {**found, **named}
 
 
 def _names(project: Mapping[str, Any], new_kind: NewKind) -> KindNames:
