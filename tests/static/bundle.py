@@ -46,7 +46,7 @@ class Bundle:
 
 def kustomized(deploy: Path) -> str:
     """Return the objects that ``kubectl apply -k`` would create, as YAML."""
-    command = [find_binaries(print)["kubectl"], "kustomize", str(deploy)]
+    command = [str(find_binaries(print)["kubectl"]), "kustomize", str(deploy)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

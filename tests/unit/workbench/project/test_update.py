@@ -32,16 +32,15 @@ def changed(changes: Mapping[str, list[str] | bool | None], who: str) -> dict[st
     for path, lines in ORIGINAL.items():
         edits = changes[path]
         if isinstance(edits, list):
-            parts = {
-                KEEP: lambda line: line,
-                DELETE: lambda _: "",
-                REPLACE: lambda line: f"{who} instead of {line}",
-                INSERT: lambda line: f"{line}{who} after {line}",
-            }
-            files[path] = "".join(parts[edit](line) for edit, line in zip(edits, lines, strict=True))
+            files[path] = "".join(_edited(line, edit, who) for edit, line in zip(edits, lines, strict=True))
     if changes["new"]:
         files["new"] = f"{who} alone\n"
     return files
+
+
+def _edited(line: str, edit: str, who: str) -> str:
+    parts = {KEEP: line, DELETE: "", REPLACE: f"{who} instead of {line}", INSERT: f"{line}{who} after {line}"}
+    return parts[edit]
 
 
 def updates(mine: Mapping[str, str], base: Mapping[str, str], new: Mapping[str, str]) -> dict[str, FileUpdate]:
