@@ -1,7 +1,7 @@
 // Command olm validates the bundle in a directory, and prints a line for each error and each warning.
 //
 // It runs the validators that "opm" and "operator-sdk bundle validate" run: the format and content of a bundle, and the
-// optional checks of the suite "operatorframework". OLM v1 accepts the kinds and the properties that these accept.
+// optional checks that need neither a cluster nor an image.
 package main
 
 import (
@@ -15,6 +15,16 @@ import (
 	"github.com/operator-framework/api/pkg/validation"
 	"github.com/operator-framework/operator-registry/pkg/lib/bundle"
 	"github.com/sirupsen/logrus"
+)
+
+var validators = append(
+	validation.DefaultBundleValidators,
+	validation.OperatorHubV2Validator,
+	validation.StandardCapabilitiesValidator,
+	validation.StandardCategoriesValidator,
+	validation.ObjectValidator,
+	validation.AlphaDeprecatedAPIsValidator,
+	validation.GoodPracticesValidator,
 )
 
 func check(directory string) error {
@@ -43,7 +53,7 @@ func check(directory string) error {
 	for _, object := range read.Objects {
 		objects = append(objects, object)
 	}
-	for _, result := range validation.AllValidators.Validate(objects...) {
+	for _, result := range validators.Validate(objects...) {
 		for _, each := range result.Errors {
 			fmt.Printf("error: %v\n", each)
 		}
