@@ -1,6 +1,6 @@
 """``rolecall generate``: generates files from other files.
 
-``generate bundle`` exits with 0 if the bundle is written, with 1 after an error, and with 2 for an invalid command
+``generate bundle`` exits with 0 if the bundle is written, with 1 after an error, and with 64 for an invalid command
 line.
 ``generate crds`` exits with 0 if all is written or in sync, with 1 after an error, and with 64 for an invalid command
 line. With ``--check`` it writes nothing and exits with 2 if something would change.
@@ -79,6 +79,7 @@ def add_parser(commands: Any) -> None:
         metavar="DIR",
         help="the directory of the manifests (default: %(default)s)",
     )
+    bundle.usage_exit_code = OTHER_USAGE_EXIT_CODE
     bundle.set_defaults(handler=_generate_bundle)
 
 
