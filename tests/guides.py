@@ -1,7 +1,7 @@
-"""The pages of the documentation, and which test does the commands that they show.
+"""The pages of the documentation, each with the tests that execute its commands.
 
-A page's commands are the lines after a prompt in its console blocks. Each of them is done by the tests of the page, or
-is a line of the Makefile that ``make test-all`` does anyway, or stands here with the reason why no test does it.
+A page's commands are the lines after a prompt in its console blocks. The tests of the page execute each of them, unless
+it is a line of the Makefile that ``make test-all`` executes, or is listed here with the reason why no test executes it.
 ``tests/unit/docs/test_commands_are_done.py`` compares this list with the pages.
 """
 

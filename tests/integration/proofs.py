@@ -29,7 +29,7 @@ REST_SECONDS = 8.0
 """Longer than controllers take to trigger an operator by their work for a run."""
 MOST_SECONDS = 1800.0
 
-_ENDS = ("Reconcile succeeded", "Reconcile failed", "Object is gone")
+_ENDS = ("Reconcile succeeded", "Reconcile failed", "Object was deleted")
 
 
 @dataclass(slots=True)

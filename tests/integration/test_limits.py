@@ -57,7 +57,7 @@ async def test_disk_and_memory_do_not_grow_with_runs(world: World, thing_operato
         before = psutil.Process(operator.process.pid).memory_full_info().uss
         await _runs(operator, RUNS)
         grown = psutil.Process(operator.process.pid).memory_full_info().uss - before
-        assert operator.messages("Removed old artifacts, because all together have more than --max-artifacts-size")
+        assert operator.messages("Removed old artifacts: total size exceeds --max-artifacts-size")
         failed = await world.get(THING, "thing-0")
         assert "as asked" in condition(failed, "Failure")["message"]
         assert is_true(await world.get(THING, "thing-1"), "Successful")

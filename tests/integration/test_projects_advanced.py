@@ -132,7 +132,7 @@ async def test_a_play_comes_back_as_often_as_it_asks_to(here: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("period", "message"), [("soon", "invalid time input"), ("", "cannot tell when to run again: not a duration: ''")]
+    ("period", "message"), [("soon", "invalid time input"), ("", "invalid requeue time: not a duration: ''")]
 )
 async def test_a_time_that_is_none_is_a_failure_that_says_so(here: World, period: str, message: str) -> None:
     await create(here, "ReconciliationTest", period=period)

@@ -66,7 +66,7 @@ async def test_dependents_that_nobody_wants_to_watch_start_nothing(elsewhere: Wo
         return thing.runs()
 
     await always(runs, lambda count: count == 1, QUIET_SECONDS, "a dependent that is not watched started a run")
-    assert len(things.operator.messages("Resource will not be watched/cached.")) == 2
+    assert len(things.operator.messages("Not watching a kind of dependents")) == 2
 
 
 def cluster_key(elsewhere: World) -> ObjectKey:

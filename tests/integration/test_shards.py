@@ -188,7 +188,7 @@ async def test_leader_and_groups_of_other_shard_counts_never_work_at_the_same_ti
     leader = replicas.start()
     await replicas.make_things()
     pair = [replicas.start(f"--shards={SHARDS}") for _ in range(2)]
-    waiting = "Waiting for a replica that does not share the work with this one"
+    waiting = "Waiting for a replica with a different shard configuration"
     await eventually(
         partial(_reasons, pair[0], waiting), lambda seen: "--shards" in str(seen), TIMEOUT_SECONDS, "it says so"
     )
@@ -268,7 +268,7 @@ async def test_permissions_of_the_variant_suffice_and_missing_ones_are_logged_on
     replicas = Replicas(tmp_path, kubeconfig, world)
     try:
         first = replicas.start(f"--shards={SHARDS}")
-        refused = "Could not read or write the Lease"
+        refused = "Failed to read or write the Lease"
         await eventually(
             partial(_reasons, first, refused), lambda seen: "forbidden" in str(seen), TIMEOUT_SECONDS, "it says so"
         )

@@ -69,4 +69,4 @@ async def test_an_operator_without_workbench_reconciles(
         assert (done.returncode, done.stderr) == (0, "")
         assert "Thing" in done.stdout
     assert "planned-runs" not in rolecall(runner_only, "version").stdout
-    assert not thing_operator.messages("Part of a run was not warm")
+    assert not thing_operator.messages("Process not forked")

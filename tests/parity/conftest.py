@@ -22,7 +22,7 @@ from tests.parity.normalization import differences
 from tests.parity.observation import Observation
 from tests.parity.stage import COLLECTIONS, CONTENT, Stage
 
-NOTE = "Part of a run was not warm"
+NOTE = "Process not forked"
 NAMES = ("run-c", "run-w")
 """Directories of the stages; of one length, because Ansible wraps lines."""
 

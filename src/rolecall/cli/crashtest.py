@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
         "--records",
         type=Path,
         metavar="DIR",
-        help="the directory for the records of bad trials (default: a new one among the temporary files)",
+        help="the directory for the records of bad trials (default: a new temporary directory)",
     )
     add_run_commands(parser)
     add_flags(parser, Settings(), only=FLAGS)
@@ -73,7 +73,8 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
     add_objects(
         parser,
         namespace_help="the namespace of the object (default: default)",
-        files_help="test the object in this file as if the file had been applied; its other objects exist before",
+        files_help="test the object in this file as if the file had been applied; other objects in the file are "
+        "created first",
     )
     parser.add_argument("--deletion", action="store_true", help="test the deletion of the object, once it has settled")
     parser.add_argument(

@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    # Importing the client libraries takes a second; the other commands should not pay for it.
+    # Importing the client libraries takes a second, and only this command needs them.
     from rich.console import Console  # noqa: PLC0415
 
     from rolecall.workbench.project.demo import Options, run_demo  # noqa: PLC0415

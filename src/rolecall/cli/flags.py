@@ -133,7 +133,7 @@ DURATION = ValueType("DURATION", _as_argument_type(parse_non_negative_duration),
 ANSIBLE = FlagGroup(
     "Ansible",
     (
-        Flag("ansible-verbosity", "verbosity", INTEGER, "how many -v options Ansible gets"),
+        Flag("ansible-verbosity", "verbosity", INTEGER, "the number of -v options for Ansible"),
         Flag("ansible-args", "ansible_args", WORDS, "additional arguments for ansible-playbook"),
         Flag("ansible-roles-path", "roles_path", SEARCH_PATH, "sets ANSIBLE_ROLES_PATH"),
         Flag("ansible-collections-path", "collections_path", SEARCH_PATH, "sets ANSIBLE_COLLECTIONS_PATH"),
@@ -182,7 +182,7 @@ ELECTION = FlagGroup(
             "shards",
             "shards",
             POSITIVE,
-            "let the replicas share the objects, divided into so many shards",
+            "divide the objects into N shards, each with one owner replica",
             default_text="one replica reconciles all",
         ),
         Flag(
@@ -286,8 +286,8 @@ METRICS = FlagGroup(
             "ui-bind-address",
             "ui_bind_address",
             ADDRESS,
-            "the address that serves the dashboard, for example 127.0.0.1:8090; 0 disables it; one that others can "
-            "reach needs --metrics-secure and --metrics-require-rbac, which hold for the page too",
+            "the address that serves the dashboard, for example 127.0.0.1:8090; 0 disables it; a non-loopback "
+            "address requires --metrics-secure and --metrics-require-rbac, which also apply to the dashboard",
         ),
         Flag(
             "health-probe-bind-address",
@@ -334,7 +334,7 @@ OPERATOR = FlagGroup(
             "run-timeout",
             "run_timeout_seconds",
             DURATION,
-            "end a run that takes longer than this and report a failure; 0s means no limit; timeout of a watch takes "
+            "stop a run that takes longer than this, and report a failure; 0s means no limit; timeout of a watch takes "
             "precedence",
         ),
         Flag(

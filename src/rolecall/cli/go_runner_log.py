@@ -31,7 +31,7 @@ _MESSAGES = {
     "Task started": _Words(
         "[playbook task start]", {"task": "EventData.Name", "full_name": "EventData.Name"}, _HANDLER
     ),
-    "Task said": _Words("[playbook debug]", {"task": "EventData.Task", "said": "EventData.TaskArgs"}, _HANDLER),
+    "Task message": _Words("[playbook debug]", {"task": "EventData.Task", "message": "EventData.TaskArgs"}, _HANDLER),
     "Task failed": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
     "Task failed (ignored)": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
     "Item failed": _Words("Item failed", _FAILED_KEYS, _HANDLER),
@@ -39,9 +39,10 @@ _MESSAGES = {
     "Ansible event": _Words("Ansible event", {"task": "EventData.Task"}, _HANDLER),
     "Recap": _Words("Ansible Task Status Event StdOut", logger=_HANDLER),
     "Output of the run": _Words("Ansible Debug Result", logger="runner"),
-    "Play succeeded": _Words("Ansible-runner exited successfully", logger="runner"),
+    "Run succeeded": _Words("Ansible-runner exited successfully", logger="runner"),
     "Watching resource": _Words("Watching resource", logger="cmd"),
     "Watching child resource": _Words("Watching child resource", {"dependent": "kind", "gvk": "enqueue_kind"}, "proxy"),
+    "Not watching a kind of dependents": _Words("Resource will not be watched/cached.", {"dependent": "GVK"}, "proxy"),
     "Exiting": _Words("Exiting.", logger="cmd"),
 }
 

@@ -126,7 +126,7 @@ def add_run_commands(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-commands",
         action="store_true",
-        help="really run commands and other actions outside Kubernetes, instead of stopping before them",
+        help="run commands and other actions outside Kubernetes for real, instead of stopping before them",
     )
 
 

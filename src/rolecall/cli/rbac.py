@@ -70,10 +70,10 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="the watches file of the operator (default: %(default)s)",
     )
+    parser.add_argument("--leader-election", metavar="NAMESPACE/NAME", help="the Lease for leader election")
     parser.add_argument(
-        "--leader-election", metavar="NAMESPACE/NAME", help="the Lease by which replicas elect a leader, if they do"
+        "--shards", action="store_true", help="the replicas share the work with 'rolecall run --shards'"
     )
-    parser.add_argument("--shards", action="store_true", help="the replicas share the work by 'rolecall run --shards'")
     parser.add_argument(
         "--name", default="operator", metavar="NAME", help="the name of the roles (default: %(default)s)"
     )

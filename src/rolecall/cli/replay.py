@@ -39,9 +39,8 @@ def add_parser(commands: Any) -> None:
     parser: Parser = commands.add_parser(
         "replay",
         help="run the roles on the records of runs, and compare what they write",
-        description="Runs the roles of this directory again on the records that 'rolecall run --record-dir DIR' has "
-        "written, in a sandbox of the cluster that each record shows, and shows how their writes differ from those "
-        "in the record.",
+        description="Runs the roles of this directory again on the records of 'rolecall run --record-dir DIR', each in "
+        "a sandbox built from the record, and shows how their writes differ from the recorded ones.",
         epilog=EPILOG,
         formatter_class=FlagFormatter,
     )
@@ -51,7 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--run-commands",
         action="store_true",
-        help="really run commands and other actions outside Kubernetes, instead of ending the replay there",
+        help="run commands and other actions outside Kubernetes for real, instead of ending the replay there",
     )
     add_flags(parser, Settings(), only=FLAGS - {"kubeconfig", "ready-conditions"})
     parser.usage_exit_code = OTHER_USAGE_EXIT_CODE

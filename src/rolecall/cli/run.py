@@ -134,7 +134,7 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     settings = settings_of(options, program.settings, os.environ)
     end_at = lease_guard.start_guard() if settings.leader_elect else None
 
-    # Importing the operator takes a second; the other commands and the guard should not pay for it.
+    # Importing the operator takes a second, and neither the other commands nor the guard need it.
     with without_collections():
         from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
         from rolecall.runner.operator import run_operator  # noqa: PLC0415

@@ -95,7 +95,7 @@ def progress_with_lines() -> Iterator[tuple[Callable[[str], None], Callable[[Ite
     with Console(stderr=True).status("Starting") as status:
 
         def show_above(lines: Iterable[StyledLine]) -> None:
-            status.stop()  # while it changes, it takes standard output for itself
+            status.stop()  # while the status line is active, rich redirects standard output
             show(lines)
             status.start()
 

@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
         help="print the version, the commit, the versions of Python and ansible-core, and the patches in use",
         description="Prints the version of rolecall, its commit (unknown if nothing records it), the versions of "
         "Python and ansible-core that it runs on, and which patches of Ansible runs use. A patch is disabled if a "
-        "function that it relies on differs from all tested releases: runs then do without it.",
+        "function that it relies on differs from all tested releases: runs then work without it.",
     )
     parser.add_argument(
         "--output", choices=("text", "json"), default="text", help="the format of the output (default: %(default)s)"
@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
 
 def patches() -> dict[str, str]:
     """Return the state of each patch of Ansible, with the reason if it isn't in use."""
-    # Imported here: the other commands should not pay for it.
+    # Imported here: the other commands don't need it.
     from rolecall.runner.warm.ansible_patches.patches import installed_patches  # noqa: PLC0415
 
     statuses = installed_patches()

@@ -104,7 +104,7 @@ def without_finalizer(obj: RawObject, name: str) -> RawObject:
 
 
 def shared(text: str) -> str:
-    """Return the same string for equal ones, if it is not too long."""
+    """Intern short strings, so that equal ones share memory."""
     return _recent(text) if len(text) <= _MAX_SHARED_CHARACTERS else text
 
 

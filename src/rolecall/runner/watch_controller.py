@@ -254,7 +254,7 @@ class WatchController:
         is_excluded = not watch.watch_dependent_resources or gvk in watch.blacklist
         is_tied_by_name = ownership is Ownership.ANNOTATION and not resource.namespaced
         if is_excluded or (is_tied_by_name and not watch.watch_cluster_scoped_resources):
-            logger.info("Resource will not be watched/cached.", dependent=str(gvk), ownership=ownership.value)
+            logger.info("Not watching a kind of dependents", dependent=str(gvk), ownership=ownership.value)
             return
         logger.info("Watching child resource", gvk=str(watch.gvk), dependent=str(gvk), ownership=ownership.value)
         informer = self._manager.informer_for(gvk)

@@ -39,7 +39,7 @@ async def changes_in(
         except (OSError, RuntimeError) as error:  # watchfiles raises one for a lack of watches, the other for instances
             if "force_polling" in options:
                 raise
-            logger.warning("No notifications of changed files; checking them every five seconds", reason=str(error))
+            logger.warning("Failed to subscribe to changed files; checking them every five seconds", reason=str(error))
             options |= {"force_polling": True, "poll_delay_ms": _POLL_MILLISECONDS}
         else:
             return

@@ -70,7 +70,7 @@ class LimitedListener(socket.socket):
         now = time.monotonic()
         if now >= self._warn_at:
             self._warn_at = now + _WARN_EVERY_SECONDS
-            message = "Too many connections; closing idle ones, refusing others"
+            message = "Too many connections; closing idle ones, rejecting others"
             logger.warning(message, server=self._name, limit=self._limit)
         idle = {fd: each.idle_since for fd, each in self._connections.items() if each.idle_since is not None}
         longest = min(idle, key=lambda fd: idle[fd], default=None)

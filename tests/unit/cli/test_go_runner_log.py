@@ -17,7 +17,7 @@ get_logger("x").warning("Careful")
 """
 
 
-def reworded(message: str, **keys: Any) -> dict[str, Any]:
+def reworded(message: str, /, **keys: Any) -> dict[str, Any]:
     """Return a line in the words of the Go runner."""
     line = {"event": message, "level": "info", "logger": "run", **keys}
     return dict(use_go_runner_wording(None, "info", line))
@@ -36,7 +36,7 @@ def reworded(message: str, **keys: Any) -> dict[str, Any]:
             {"task": "A", "full_name": "thing : A"},
             {"event": "[playbook task start]", "EventData.Name": "thing : A"},
         ),
-        ("Task said", {"task": "A", "said": "hi"}, {"event": "[playbook debug]", "EventData.TaskArgs": "hi"}),
+        ("Task message", {"task": "A", "message": "hi"}, {"event": "[playbook debug]", "EventData.TaskArgs": "hi"}),
         (
             "Task failed",
             {"task": "A", "path": "p:1", "reason": "no"},
@@ -59,7 +59,7 @@ def test_lines_of_tasks_are_those_that_tools_look_for(
 
 
 def test_the_end_of_a_play_is_told_in_the_words_that_tools_look_for() -> None:
-    line = reworded("Play succeeded")
+    line = reworded("Run succeeded")
     assert (line["event"], line["logger"]) == ("Ansible-runner exited successfully", "runner")
 
 
@@ -74,6 +74,12 @@ def test_a_watched_kind_stands_in_three_options() -> None:
 def test_a_watched_kind_of_dependents_has_the_go_runners_keys() -> None:
     line = reworded("Watching child resource", gvk="a/v1, Kind=B", dependent="/v1, Kind=Pod", logger="watch")
     assert (line["logger"], line["kind"], line["enqueue_kind"]) == ("proxy", "/v1, Kind=Pod", "a/v1, Kind=B")
+
+
+def test_unwatched_kind_of_dependents_has_the_words_of_the_operator_sdk() -> None:
+    line = reworded("Not watching a kind of dependents", dependent="/v1, Kind=Pod", logger="watch")
+    assert (line["event"], line["logger"]) == ("Resource will not be watched/cached.", "proxy")
+    assert line["GVK"] == "/v1, Kind=Pod"
 
 
 def test_other_lines_keep_their_words() -> None:

@@ -40,7 +40,7 @@ LOG_EVENTS = tuple(each.value for each in LogEvents if each is not LogEvents.OUT
 def default_workers() -> int:
     """Return the default number of concurrent runs for one kind: the available CPUs, at most four.
 
-    A play is a heavy process: a node with 128 CPUs shouldn't start 128 of them for each kind.
+    A run is a heavy process: a node with 128 CPUs shouldn't start 128 of them for each kind.
     """
     return min(4, available_cpus())
 
@@ -104,7 +104,7 @@ class Settings:
     """The maximum delay after failures."""
 
     grace_seconds: float = 25.0
-    """The time to stop running plays and the operator. Below the 30 s that Kubernetes gives a pod."""
+    """The time limit for a stop: runs and the operator. The default is below the 30 s that Kubernetes gives a pod."""
 
     verbosity: int = 2
     """The number of ``-v`` options for Ansible."""
@@ -119,7 +119,7 @@ class Settings:
     """Whether objects created by a run get an owner reference to the primary and are watched."""
 
     warm: bool = True
-    """Whether plays are forked from a process that has imported Ansible, instead of starting a new process."""
+    """Whether runs are forked from a process that has imported Ansible, instead of starting a new process."""
 
     roles_path: str = ""
     """The value for ANSIBLE_ROLES_PATH; empty leaves the variable unchanged."""

@@ -27,7 +27,7 @@ logger = get_logger("controller")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a reconcile: a failure, a time for the next one (of two times the earlier counts), or neither."""
+    """The result of a reconcile: a failure, a time for the next one (the earlier one if both set one), or neither."""
 
     requeue_after_seconds: float | None = None
     requeue_at: float | None = None

@@ -121,7 +121,7 @@ class Manager:
         self.has_settled = True
         if blocked := self.blocked_kinds:
             kinds = {str(gvk): reason for gvk, reason in blocked.items()}
-            logger.warning("Not waiting for kinds that cannot be listed; all others are reconciled", kinds=kinds)
+            logger.warning("Starting without kinds that cannot be listed", kinds=kinds)
         if self.leadership is not None:
             await self.leadership.elected.wait()
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from rolecall.system.clock import Clock, Handle
 from rolecall.system.logs import printable
 
-if TYPE_CHECKING:  # tools without metrics use causes too
+if TYPE_CHECKING:  # for annotations: tools that need only causes don't import the metrics
     from rolecall.runner.serving.metrics import ControllerMetrics
 
 ItemT = TypeVar("ItemT", bound=Hashable)

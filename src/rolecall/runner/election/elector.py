@@ -142,7 +142,7 @@ class Attempts:
             for each in (task, timer):
                 each.cancel()
         if error_text and error_text != self.last_error:
-            logger.warning("Could not read or write the Lease", lease=self.lease, error=error_text)
+            logger.warning("Failed to read or write the Lease", lease=self.lease, error=error_text)
         self.last_error = error_text
         return succeeded
 

@@ -58,5 +58,5 @@ def _become_guard(operator: int, messages: int) -> NoReturn:
     try:
         os.execv(sys.executable, words)  # noqa: S606 - no shell is wanted
     except OSError as error:
-        sys.stderr.write(f"could not start the guard of the Lease, {' '.join(words)}: {error}\n")
+        sys.stderr.write(f"failed to start the guard of the Lease, {' '.join(words)}: {error}\n")
         os._exit(1)  # the operator ends with its parent

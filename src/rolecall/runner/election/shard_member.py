@@ -149,7 +149,7 @@ class ShardMember:
                 blocked_by = holder
                 has_shards = holder.startswith("shards/")
                 logger.warning(
-                    "Waiting for a replica that does not share the work with this one",
+                    "Waiting for a replica with a different shard configuration",
                     lease=str(self.election.key),
                     holder=holder,
                     reason="it has another --shards" if has_shards else "it runs without --shards",
@@ -176,7 +176,7 @@ class ShardMember:
             self._reported = state
             self.metrics.set_shards(self._working, members)
             held, count = sorted(self._working), self.work.count
-            logger.info("Shards of this replica", held_shards=held, shard_count=count, members=members)
+            logger.info("Shards held", held_shards=held, shard_count=count, members=members)
         return has_changed
 
     async def _try_to_look(self) -> bool:
@@ -238,12 +238,12 @@ class ShardMember:
         for index in sorted(held - self._working):
             self.work.take(index)
         for index in sorted(self._working - held):
-            logger.error("Another replica has a shard of this one", shard=index)
+            logger.error("Another replica holds a shard that this replica holds", shard=index)
             group.create_task(self.work.drain(index, is_lost=True), name=f"end of shard {index}")
         self._working = set(held)
 
     async def _hand_over(self, handoff: Handoff) -> None:
-        logger.info("Handing over a shard", shard=handoff.index, to=handoff.preferred_holder)
+        logger.info("Handing off a shard", shard=handoff.index, to=handoff.preferred_holder)
         await self.work.drain(handoff.index)
         handoff.is_idle = True
 

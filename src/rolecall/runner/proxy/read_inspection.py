@@ -126,5 +126,5 @@ class ReadInspector:
         try:
             return await self.client.resource_for_path(info.group, info.version, info.resource)
         except KubeError as error:
-            logger.debug("Cannot discover the kind of a read", resource=info.resource, reason=str(error))
+            logger.debug("Failed to discover the kind of a read", resource=info.resource, reason=str(error))
             return None

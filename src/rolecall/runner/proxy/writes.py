@@ -112,7 +112,7 @@ class Writes:
             # Most clients never send YAML, so an undecodable YAML body is worth a warning.
             log = logger.warning if "yaml" in request.content_type else logger.debug
             reason = f"unknown format, malformed, or YAML of more than {MAX_YAML_BYTES} bytes with its aliases expanded"
-            log("Cannot inject owner", target=request.target, content_type=request.content_type, reason=reason)
+            log("Failed to inject owner", target=request.target, content_type=request.content_type, reason=reason)
             return body
         return await self._inject_into(request, resource, obj)
 
@@ -133,7 +133,7 @@ class Writes:
             if changed is not obj:
                 body = await self.worker.run(body, lambda: encode_changed(body, request.content_type, obj, changed))
         except (TypeError, ValueError, RecursionError) as error:
-            logger.debug("Cannot inject owner: malformed object", target=request.target, reason=str(error))
+            logger.debug("Failed to inject owner: malformed object", target=request.target, reason=str(error))
             return request.body
         logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", ownership=ownership.value)
         return body
@@ -145,7 +145,7 @@ class Writes:
             request.session.record_version(request.info, "")
             return None
         if status != HTTPStatus.OK:  # without its metadata, the object is treated as not ours
-            logger.debug("Cannot inject owner: failed to read object", target=request.object_path, status=status)
+            logger.debug("Failed to inject owner: object not readable", target=request.object_path, status=status)
             return {}
         request.session.record_version(request.info, resource_version_of(found))
         return found

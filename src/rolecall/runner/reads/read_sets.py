@@ -65,7 +65,7 @@ class ObjectReads:
     """The read set of one object: the state of each target that its runs have seen, and those that they wrote.
 
     Reads of ``ignored`` groups and kinds don't count. During a run, ``running`` has the states that it has seen so far,
-    and ``unanswered`` the version from which on no change is missed for each read without a response.
+    and ``unanswered`` the version after which no change is missed, for each read without a response.
     """
 
     owner: Owner

@@ -63,7 +63,7 @@ class KindReads:
         return sum(map(len, list(self._subscribers.values())))
 
     def subscribe(self, target: Target, subscriber: "ObjectReads") -> int:
-        """Watch a target, and return the version from which on no change of it is missed."""
+        """Watch a target, and return the version after which no change is missed."""
         if target not in self._subscribers:
             if target.name:
                 self._by_name[key_hash(target.key)] = target
@@ -145,7 +145,7 @@ class KindReads:
         if needs_all and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "Cannot watch what runs have read; its changes will not trigger reconciles",
+                "Failed to watch objects read by runs; their changes will not trigger reconciles",
                 gvk=str(self.gvk),
                 watched_namespace=scope.key[0] or "all",
                 reason=reason,
@@ -199,7 +199,7 @@ class KindReads:
         label_keys = frozenset(each for selector in selectors for each in _label_keys(selector))
         scope = self.scopes[key] = Scope(self, key, label_keys)
         scope.start()
-        logger.debug("Watching what runs read", gvk=str(self.gvk), watched_namespace=key[0] or "all", name=key[1])
+        logger.debug("Watching objects read by runs", gvk=str(self.gvk), watched_namespace=key[0] or "all", name=key[1])
         return scope
 
 

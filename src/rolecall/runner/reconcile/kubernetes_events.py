@@ -161,7 +161,7 @@ class EventRecorder:
 
     def _report_error(self, error: KubeError) -> None:
         if not isinstance(error, ForbiddenError) or "being terminated" in error.message:
-            logger.debug("Could not write an Event", error=str(error))
+            logger.debug("Failed to write an Event", error=str(error))
             return
         self._muted_until = self.monotonic() + _MUTE_SECONDS
         logger.info("Not permitted to write Events", error=str(error), hint="grant create and patch on events")

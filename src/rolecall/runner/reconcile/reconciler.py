@@ -155,7 +155,7 @@ class Reconciler:
             if isinstance(error, NotFoundError | NotServedError) and not self._is_known(context):
                 return await self._clean_up(context.key)
             if isinstance(error, NotFoundError):
-                logger.info("The API server doesn't find an object that the informer has; retrying", error=str(error))
+                logger.info("Object known to the informer not found; retrying", error=str(error))
                 return Result(ABSENT_SECONDS, cause=Cause("not found, although its deletion was not reported"))
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
             await self._fail_outside_ansible(context, str(error))
@@ -253,7 +253,7 @@ class Reconciler:
             raise  # the events of a recreated object trigger a reconcile of their own
         except KubeError as error:
             # The status is written once the API server is back. The fresh object only matters to finalizers.
-            logger.info("Could not read the object after its run", error=str(error))
+            logger.info("Failed to read the object after its run", error=str(error))
             context.fresh = context.obj
 
         outcome = context.outcome
@@ -290,12 +290,12 @@ class Reconciler:
 
     async def _clean_up(self, key: ObjectKey) -> Result:
         """Drop the state and the workspace of a deleted object."""
-        logger.info("Object is gone")
+        logger.info("Object was deleted")
         self.forget(key)
         try:
             await self.launcher.remove_workspace(key)
         except OSError as error:  # for example no file descriptors left: the next attempt may work
-            logger.warning("Could not remove the workspace of an object that is gone", reason=str(error))
+            logger.warning("Failed to remove the workspace of a deleted object", reason=str(error))
             return Result(failed=True)
         return Result()
 
@@ -335,7 +335,7 @@ class Reconciler:
             if not may_be_gone:
                 raise  # the caller decides whether the object was deleted
         except KubeError as error:
-            logger.error("Could not write the status", error=str(error))  # noqa: TRY400
+            logger.error("Failed to write the status", error=str(error))  # noqa: TRY400
             self.status.report(context.obj, f"The status could not be written: {error}")
             return False
         return True

@@ -58,7 +58,7 @@ _VALID_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
 _SUCCESS = "The last run succeeded"
 _REQUEUE = "The last run succeeded and requested another run"
 _PAUSE = f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"'
-_RETRY = "The last run failed and is retried: "
+_RETRY = "The last run failed and will be retried: "
 
 REFRESH_AFTER = timedelta(minutes=10)
 _VOLATILE = ("ansibleResult", "lastTransitionTime")

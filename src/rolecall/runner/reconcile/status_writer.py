@@ -144,7 +144,7 @@ class StatusWriter:
         try:
             return await self._write_once(primary, self.readiness.while_running)
         except KubeError as error:
-            logger.info("Could not mark the object as running", error=str(error))
+            logger.info("Failed to mark the object as running", error=str(error))
             return None
 
     async def mark_paused(self, primary: RawObject) -> None:

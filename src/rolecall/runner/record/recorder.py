@@ -102,7 +102,7 @@ class Recorder:
                 await self._write(self.files, watch, record)
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             text = str(error) if isinstance(error, OSError) else without_text(error)
-            logger.warning("Could not write the record of a run", error=text, job=record.ident)
+            logger.warning("Failed to write the record of a run", error=text, job=record.ident)
         if self.has_dashboard:
             self.history.add(record, await self._failure(watch, record))
             self.memory.add(record)

@@ -131,7 +131,7 @@ class Trace:
                 self.mask = await self.tracer.recorder.mask_of(self.watch, record)
             await run_in_thread(partial(self._make_spans, obj, record, ending, ended_ns))
         except Exception as error:  # noqa: BLE001 - a trace must not fail a reconcile
-            logger.warning("A trace is lost", error=without_text(error))
+            logger.warning("Failed to export a trace", error=without_text(error))
 
     def _new_traceparent(self) -> str:
         context = self.span.get_span_context()
@@ -300,7 +300,7 @@ async def exporting_spans(protocol: str, *, propagates: bool) -> AsyncIterator[p
         last.start()
         await run_in_thread(lambda: last.join(FLUSH_SECONDS))
         if last.is_alive():
-            logger.warning("The last spans are lost: the collector takes too long", limit_seconds=FLUSH_SECONDS)
+            logger.warning("Dropped the last spans: collector timed out", limit_seconds=FLUSH_SECONDS)
         library.removeHandler(sdk_logs)  # later warnings of the SDK's thread don't matter
         library.addHandler(logging.NullHandler())
         exporter.shutdown()

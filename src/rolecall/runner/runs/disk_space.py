@@ -99,7 +99,7 @@ class ArtifactBudget:
         before = self._budget.total_bytes
         if count := self._budget.remove_surplus(newest):
             logger.info(
-                "Removed old artifacts, because all together have more than --max-artifacts-size",
+                "Removed old artifacts: total size exceeds --max-artifacts-size",
                 runs=count,
                 removed=format_bytes(before - self._budget.total_bytes),
                 limit=format_bytes(self._budget.limit_bytes),
@@ -127,7 +127,7 @@ def _log_errors(work: Callable[[], None]) -> None:
     try:
         work()
     except OSError:
-        logger.exception("Could not remove old artifacts")
+        logger.exception("Failed to remove old artifacts")
 
 
 def _directories(root: Path, gvk: GVK) -> Iterator[Path]:
@@ -193,7 +193,7 @@ class OrphanedWorkspaces:
                     logger.info("Removed an orphaned workspace", gvk=str(self.informer.gvk), object=str(key))
             await run_in_thread(self._remove_moved)
         except OSError as error:
-            logger.warning("Could not remove orphaned workspaces", reason=str(error))
+            logger.warning("Failed to remove orphaned workspaces", reason=str(error))
 
     def _move_aside(self, key: ObjectKey) -> bool:
         """Move a workspace aside in one step, so that no run of a new object of that name can start in it.

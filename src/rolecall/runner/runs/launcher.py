@@ -52,7 +52,7 @@ _EVENT: _Shape = (
 )
 _OUTPUT: _Shape = ("info", "Ansible event", {"name": "event_type", "stdout": "stdout"})
 _RECAP: _Shape = ("info", "Recap", {"stdout": "stdout"})
-_MESSAGE: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
+_MESSAGE: _Shape = ("info", "Task message", {"item": "item", "message": "message"})
 _IGNORED: _Shape = ("info", "Task failed (ignored)", {"message": "reason"})
 _SHAPES: dict[str, _Shape] = {
     **dict.fromkeys(_TASK_STARTED, _STARTED),
@@ -101,7 +101,7 @@ class Launcher:
         try:
             variables = await run_in_thread(lambda: self._variables(obj, finalizing=finalizing))
         except (ValueError, RecursionError) as error:
-            logger.error("The object cannot be run", error=str(error))  # noqa: TRY400 - the object is the cause
+            logger.error("Failed to prepare the run", error=str(error))  # noqa: TRY400 - the object is the cause
             return Outcome.of_failure(f"Unable to run reconciliation: {error}", is_final=True)
         try:
             playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
@@ -125,10 +125,10 @@ class Launcher:
                 output = await run_in_thread(lambda: _printed(workspace, ident))
                 logger.info("Output of the run", gvk=str(watch.gvk), stdout=output)
         except (OSError, ValueError, KubeError) as error:
-            logger.exception("Could not start the run")
+            logger.exception("Failed to start the run")
             return Outcome.of_failure(f"Unable to run reconciliation: {error}")
         if outcome.is_successful:
-            logger.info("Play succeeded")
+            logger.info("Run succeeded")
         return outcome
 
     async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None) -> Run:
@@ -186,7 +186,7 @@ def _integer(obj: RawObject, annotation: str, default: int) -> int:
         return default
     number = parse_integer(text)
     if number is None:
-        logger.info("Ignoring an annotation that isn't an integer", annotation=annotation, value=cut(text, 64))
+        logger.info("Ignoring an annotation without an integer", annotation=annotation, value=cut(text, 64))
         return default
     return number
 

@@ -72,7 +72,7 @@ class MemoryGuard:
         """Start watching, if the container has a limit."""
         each = format_bytes(self.limit_bytes) if self.limit_bytes else "no limit"
         if self._container is None:
-            logger.info("The container has no memory limit, so its memory isn't guarded", run_memory_limit=each)
+            logger.info("Not guarding the memory of the container: no limit", run_memory_limit=each)
         else:
             limit = format_bytes(self._container.limit_bytes)
             logger.info("Guarding the memory of the container", limit=limit, run_memory_limit=each)
@@ -109,7 +109,7 @@ class MemoryGuard:
         while not self._is_stopping.wait(wait_seconds):
             try:
                 wait_seconds = self.check()
-            except OSError:  # no descriptors left, for example: the next check may work
+            except OSError:  # for example, too many open files; the next check may succeed
                 logger.exception("Failed to read run memory")
 
     def check(self) -> float:
@@ -131,7 +131,7 @@ class MemoryGuard:
         if total_bytes < container.limit_bytes * _RUNS_MATTER_SHARE:
             if not self._has_warned:
                 self._has_warned = True
-                message = "The memory of the container is nearly full, but not because of runs"
+                message = "The memory of the container is nearly full, not because of runs"
                 logger.warning(message, used=used, limit=limit, runs=format_bytes(total_bytes))
             return
         largest = max(sizes, key=lambda ident: sizes[ident])

@@ -208,7 +208,7 @@ class OutcomeBuilder:
                 self._requeue = _read_requeue(event.requeue)
             except (TypeError, ValueError, OverflowError) as error:
                 reason = "its result is hidden by no_log" if event.censored else str(error)
-                message = f"cannot tell when to run again: {reason}"
+                message = f"invalid requeue time: {reason}"
                 self._requeue_failure = TaskFailure(event.task, event.host, message)
 
     def finish(self, ending: Outcome) -> Outcome:

@@ -54,7 +54,7 @@ class OwnWrites:
         self._remember(request, uid_of(obj), resource_version_of(obj))
 
     def record_removal(self, request: Request, uid: str) -> None:
-        """Remember that a run of this primary deleted an object for good: no other object ever has that uid."""
+        """Remember that a run of this primary removed an object completely; uids are never reused."""
         self._remember(request, uid, _REMOVED)
 
     def contains(self, request: Request, uid: str, resource_version: str) -> bool:

@@ -309,10 +309,10 @@ class _Output:
                 reason = last["ending"].pop("reason", "")
                 self.ending = Outcome(**last["ending"], failures=(TaskFailure("", "", reason),) if reason else ())
                 if last["survivors"]:
-                    logger.error("Processes of the run could not be killed", pids=last["survivors"])
+                    logger.error("Failed to kill processes of the run", pids=last["survivors"])
             elif line.startswith(b'{"notes"'):
                 for note in json.loads(line)["notes"]:
-                    logger.debug("Part of a run was not warm", reason=note)
+                    logger.debug("Process not forked", reason=note)
             else:
                 event = RunEvent.from_json(line)
                 self.builder.add(event)
@@ -360,10 +360,10 @@ async def _revoke(spec: RunSpec) -> None:
             if spec.environment.revoke is not None:
                 await spec.environment.revoke()
     except Exception:
-        logger.exception("Could not revoke the credentials of a run")
+        logger.exception("Failed to revoke the credentials of a run")
 
 
 async def _kill_rest(spec: RunSpec) -> None:
     """Kill every process that carries the mark of the run, except one that hangs in the kernel."""
     if survivors := await run_in_thread(lambda: kill_run_processes(spec.ident)):
-        logger.error("Processes of the run could not be killed and remain", pids=survivors)
+        logger.error("Failed to kill processes of the run; they remain", pids=survivors)

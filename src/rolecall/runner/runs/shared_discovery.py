@@ -82,7 +82,7 @@ class SharedDiscovery:
                         self._image = MemoryFile("discovery", encode(served.groups, served.version), is_sealed=True)
                 except (KubeError, OSError) as error:
                     # Runs request what they don't find in the image.
-                    logger.debug("Could not refresh discovery", error=str(error))
+                    logger.debug("Failed to refresh discovery", error=str(error))
                     requested_at = self.now()  # runs that have waited for this attempt don't wait for another
                 self._requested_at = requested_at
             image = self._image

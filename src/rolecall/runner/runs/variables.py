@@ -37,7 +37,7 @@ _EVALUATES_KEYS: Final = release_numbers(version("ansible-core"))[:2] < (2, 19)
 _TEMPLATE_STARTS: Final = ("{{", "{%", "{#")
 
 _RESERVED = re.compile(
-    r"_*ansible_\w*"  # Ansible's own, also as the snake case of AnsibleConfigX
+    r"_*ansible_\w*"  # Ansible's variables, and fields such as ansibleConfigX in snake case
     r"|inventory_hostname\w*|group_names|omit"  # magic variables
     r"|become(?:_user)?|\w+_become_method"
     # Options of connection, lookup and vars plugins: addresses, credentials and files that a run would use. Names that

@@ -101,7 +101,7 @@ async def refusal(
     try:
         verdict = await reviewer.authorize(token, request.method.lower(), path)
     except KubeError as error:
-        logger.error("Cannot authenticate a client", path=path, error=str(error))  # noqa: TRY400
+        logger.error("Failed to authenticate a client", path=path, error=str(error))  # noqa: TRY400
         return web.Response(status=500, text="Authentication failed\n")
     if verdict is Verdict.UNAUTHENTICATED:
         return _unauthorized(takes_password=takes_password)

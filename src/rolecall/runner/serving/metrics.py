@@ -406,7 +406,7 @@ class UserMetrics:
             try:
                 metric = self._metrics[name] = self._create(name, description, kind)
             except ValueError as error:
-                logger.error("Cannot export a metric of a role", error=str(error))  # noqa: TRY400
+                logger.error("Failed to export a metric of a role", error=str(error))  # noqa: TRY400
                 return
         known = {PlainCounter: "counter", Gauge: "gauge"}.get(type(metric), "histogram or summary")
         if kind not in known.split():

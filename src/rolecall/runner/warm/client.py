@@ -263,7 +263,7 @@ class ForkServer:
         if self._adopting:
             await self._adopting
         if self.process.returncode is None:
-            logger.error("Could not kill the fork server; leaving it running", pid=self.process.pid)
+            logger.error("Failed to kill the fork server; leaving it running", pid=self.process.pid)
         await run_in_thread(self._directory.remove)
 
     async def _request(self, ident: str, discovery: Sequence[int]) -> ForkedProcess:

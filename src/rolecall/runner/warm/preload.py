@@ -42,7 +42,7 @@ def preload(
     _import_ansible()
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # each run prints it itself
         for fill in (_look_up_plugins, _fill_caches):
-            with suppress(Exception):  # a run looks up or computes itself what isn't there
+            with suppress(Exception):  # each run then looks up or computes the rest itself
                 fill()
         for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
             with suppress(Exception):  # a role may name a module that does not exist; its run reports that

@@ -129,7 +129,7 @@ class ForkserverStarter:
         """Return a server that takes requests, a new one if necessary; None if runs shouldn't wait for one."""
         if (server := self.server) and not server.is_alive:
             if server.is_unresponsive:
-                message = "The fork server doesn't respond; starting another one. It is killed when its runs have ended"
+                message = "The fork server does not respond; starting another one"
                 logger.warning(message, pid=server.process.pid)
                 self._retire(server, "unresponsive")
             else:
@@ -169,7 +169,7 @@ class ForkserverStarter:
             if (not waits or age >= limits.slow_seconds) and self._slow is not server:
                 self._slow = server
                 logger.warning(
-                    "The fork server starts slowly; it isn't replaced while it makes progress",
+                    "The fork server starts slowly; keeping it while it makes progress",
                     runs="wait for it" if waits else "start cold until it is ready",
                     seconds=round(age, 1),
                     cpu_seconds=round(used, 1),
@@ -197,16 +197,16 @@ class ForkserverStarter:
         statuses = ready.result()
         for status in statuses:
             if status.state == "disabled" and not status.lacks and status not in self._patches:
-                message = "A patch of Ansible isn't in use: runs continue without it"
+                message = "Running without a patch of Ansible"
                 if status.name == "fork":
-                    message = "Runs start cold, which takes about ten times as long: they can't be forked"
+                    message = "Running without the patch fork; every run starts cold"
                 also = [each.name for each in statuses if each.lacks == status.name]
                 logger.warning(message, patch=status.name, reason=status.reason, also=also)
         self._patches = statuses
         self.on_patches(statuses)
 
     def _start_cold(self, error: Exception) -> None:
-        message = "Runs start cold for a while: the fork server did not get ready"
+        message = "Fork server not ready; runs start cold until the next attempt"
         logger.warning(message, error=repr(error), next_attempt_seconds=self._cold_seconds)
         self._cold_until = time.monotonic() + self._cold_seconds
         self._cold_seconds = min(2 * self._cold_seconds, _LONGEST_COLD_SECONDS)

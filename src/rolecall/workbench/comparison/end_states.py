@@ -175,7 +175,7 @@ class Baseline:
                     with_variables.append((template, other, path, *pair))
                 elif not _are_same(*pair, clocks):
                     found.append(_difference(other, path, *pair, show))
-        with_variables.sort(key=lambda each: len(each[0]))  # a text that is nothing but its value tells the value
+        with_variables.sort(key=lambda each: len(each[0]))  # strings without other text first: they show the value
         for template, other, path, before, after in with_variables:
             where = bindings.bind(template, text_of(after), f"{other.title}: {path_text(path)}")
             if where:

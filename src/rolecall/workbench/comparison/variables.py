@@ -29,7 +29,7 @@ def text_of(value: Any) -> str:
 
 
 def shapes_that_differ(one: Any, two: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths of mappings with other keys, and of lists of another length; they are compared as texts."""
+    """Yield the paths where keys or lengths differ; the values there are compared as strings."""
     if isinstance(one, dict) and isinstance(two, dict) and one.keys() == two.keys():
         for key in one:
             yield from shapes_that_differ(one[key], two[key], (*path, key))

@@ -63,7 +63,7 @@ _IS_DONE: Final[dict[tuple[str, str], Callable[[RawObject], bool]]] = {
     ("apps", "DaemonSet"): _has_daemons,
     ("batch", "Job"): _has_finished,
 }
-"""Kinds that Kubernetes' controllers change, and how to tell that the controllers are done."""
+"""Kinds that Kubernetes' controllers change, each with the check whether the controllers are done."""
 
 
 def is_changed_by_controllers(gvk: GVK) -> bool:

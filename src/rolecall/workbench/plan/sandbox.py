@@ -155,7 +155,7 @@ def _remove_abandoned() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A request that the sandbox could not answer as the source would have: its run and task, and the reason.
+    """A request whose response in the sandbox may differ from the source's: its run and task, and the reason.
 
     ``is_unreadable`` if the source could not be read.
     """

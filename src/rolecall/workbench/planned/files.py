@@ -127,7 +127,7 @@ class PlanFiles:
                     return
                 os.makedirs(own)  # noqa: PTH103 - plain text
                 shutil.copymode(each, own)
-                os.chmod(own, os.stat(own).st_mode | 0o700)  # noqa: PTH101, PTH116 - ours, whoever owns the real one
+                os.chmod(own, os.stat(own).st_mode | 0o700)  # noqa: PTH101, PTH116 - the copy is the run's own
 
 
 def _with_parents(path: str) -> Iterator[str]:

@@ -387,6 +387,6 @@ def _check_contents(watches: Iterable[Watch], crds: CrdFiles, environment: Mappi
         said = " ".join(done.stderr.decode(errors="replace").splitlines()[-_LAST_LINES:])
         raise ConfigurationError(f"the check with ansible-core failed (exit code {done.returncode}): {said}")
     for found in json.loads(done.stdout):
-        # The temporary directory in the search path would only confuse.
+        # Omit the temporary directory, which isn't part of the project.
         message = found["message"].replace(f"{directory}/roles:", "").replace(f":{directory}", "")
         yield Problem(found["file"], found["line"], message, Severity(found["severity"]))

@@ -122,9 +122,7 @@ async def test_kind_that_cannot_be_listed_blocks_only_itself(
                 await operator.clock.advance_and_settle(0.1)
             assert gadgets.synced.is_set()
             assert operator.manager.blocked_kinds == {}
-    assert [line["event"] for line in logs].count(
-        "Not waiting for kinds that cannot be listed; all others are reconciled"
-    ) == 1
+    assert [line["event"] for line in logs].count("Starting without kinds that cannot be listed") == 1
     assert len([line for line in logs if line["log_level"] == "warning"]) == 2
 
 

@@ -172,7 +172,7 @@ async def test_missing_permission_is_logged_once_and_takes_effect_when_granted(s
         rig = Rig(server)
         rig.client.denied_verbs = {verb}
         await asyncio.sleep(60)
-    refused = [line for line in lines if "Could not read or write the Lease" in line["event"]]
+    refused = [line for line in lines if "Failed to read or write the Lease" in line["event"]]
     assert [f"cannot {verb} leases" in line["error"] for line in refused] == [True]
     assert rig.working == ({0, 1, 2, 3} if verb == "delete" else set())
     rig.client.denied_verbs.clear()
@@ -187,7 +187,7 @@ async def test_waiting_member_logs_holder_once(server: LeaseServer) -> None:
     with structlog.testing.capture_logs() as lines:
         rig = Rig(server)
         await asyncio.sleep(20)
-    waiting = [line for line in lines if "does not share" in line["event"]]
+    waiting = [line for line in lines if "different shard configuration" in line["event"]]
     assert [(line["holder"], line["expected"]) for line in waiting] == [("shards/8", "shards/4")]
     assert rig.working == set()
     await asyncio.sleep(15)

@@ -79,7 +79,7 @@ async def test_forbidden_watches_are_logged_once(rig: Rig, capsys: pytest.Captur
     await rig.recover()
     lines = [line for line in capsys.readouterr().out.splitlines() if re.search("warning|error", line)]
     assert len(lines) == 1
-    assert "Cannot watch what runs have read" in lines[0]
+    assert "Failed to watch objects read by runs" in lines[0]
 
 
 async def test_permission_granted_later_is_used(rig: Rig) -> None:

@@ -492,7 +492,7 @@ async def test_rejected_status_is_reported_and_retried(rig: Rig, cluster: FakeCl
     rig.runner.play = reject
     with capture_logs() as logs:
         assert await rig.reconcile() == Result(failed=True)
-    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(error)]
+    assert [line["error"] for line in logs if line["event"] == "Failed to write the status"] == [str(error)]
     assert rig.reports == [f"The status could not be written: {error}"]
     rig.runner.play = do_nothing
     cluster.troubles = []

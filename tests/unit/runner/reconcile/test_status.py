@@ -604,7 +604,7 @@ def test_messages_have_the_failure() -> None:
     retried, stalled = after("failure"), after("failure failure@30")
     assert (condition_of(retried, "Ready") or {})["message"] == "Task 'Boom': no"
     message = (condition_of(retried, "Reconciling") or {})["message"]
-    assert message == "The last run failed and is retried: Task 'Boom': no"
+    assert message == "The last run failed and will be retried: Task 'Boom': no"
     assert (condition_of(stalled, "Stalled") or {})["message"] == "Task 'Boom': no"
 
 

@@ -100,7 +100,7 @@ async def test_error_is_logged_without_recorded_text(rig: Rig, tmp_path: Path, m
     rig.reconciler.recorder = recorder(rig.world, record_directory=tmp_path / "records")
     with capture_logs() as lines:
         assert not (await rig.reconcile()).failed
-    (line,) = [line for line in lines if line["event"] == "Could not write the record of a run"]
+    (line,) = [line for line in lines if line["event"] == "Failed to write the record of a run"]
     assert re.fullmatch(r"ValueError at .*test_recorder.py:\d+", line["error"])
     assert "planted" not in str(lines)
 

@@ -227,7 +227,7 @@ async def test_error_loses_the_trace_and_logs_no_secret() -> None:
     with capture_logs() as logs:
         assert await traced(mask=ValueError("Pa55word")).finish() == []
     (line,) = logs
-    assert line["event"] == "A trace is lost"
+    assert line["event"] == "Failed to export a trace"
     assert "Pa55word" not in str(line)
 
 

@@ -261,7 +261,7 @@ async def test_debug_logs_include_the_whole_output_and_the_success(launcher: Lau
     logs = await logs_of(launcher, settings=Settings(debug_logs=True))
     assert [(line["event"], line.get("stdout")) for line in logs] == [
         ("Output of the run", "ok: [localhost]\n"),
-        ("Play succeeded", None),
+        ("Run succeeded", None),
     ]
 
 
@@ -282,7 +282,7 @@ def rendered(event: RunEvent, log_events: LogEvents) -> str:
     [
         (RunEvent(START, full_name="thing : A", action="k8s"), "info: Task started full_name=thing : A action=k8s"),
         (RunEvent(START, action="ansible.builtin.set_fact"), ""),
-        (RunEvent("runner_on_ok", task="A", action="debug", message="hi"), "info: Task said task=A said=hi"),
+        (RunEvent("runner_on_ok", task="A", action="debug", message="hi"), "info: Task message task=A message=hi"),
         (RunEvent("runner_on_ok", action="debug"), ""),
         (RunEvent("runner_on_ok", action="k8s"), ""),
         (RunEvent("runner_item_on_ok", item="x", changed=True), "info: Item done item=x changed=True"),

@@ -190,7 +190,7 @@ def test_last_requeue_request_wins_and_the_run_continues() -> None:
 def test_invalid_requeue_request_is_a_failure(request_: dict[str, Any]) -> None:
     outcome = outcome_of([RunEvent("runner_on_ok", task="Again", requeue=request_), recap(ok=1)], GOOD)
     assert outcome.status == "failed"
-    assert outcome.message.startswith("Task 'Again': cannot tell when to run again: ")
+    assert outcome.message.startswith("Task 'Again': invalid requeue time: ")
 
 
 def test_hidden_requeue_request_is_a_failure_with_its_reason() -> None:
