@@ -11,6 +11,17 @@ from rolecall.workbench.project.scaffold import NewKind, create_api, init_projec
 from tests.static.bundle import kustomized
 
 IMAGE = "registry.example/web:1.2.3"
+COMPONENT = """\
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+resources: [config.yaml]
+patches:
+  - target: {kind: Deployment}
+    patch: |-
+      - op: add
+        path: /spec/template/spec/containers/0/args/-
+        value: --shards=12
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +46,19 @@ def test_new_project_has_a_bundle_that_its_linter_accepts(
     assert csv["metadata"]["name"] == "web.v1.2.3"
     assert [each["name"] for each in csv["spec"]["customresourcedefinitions"]["owned"]] == ["websites.shop.example.com"]
     assert "channels.v1=stable\n" in Path("deploy/olm/bundle.Dockerfile").read_text()
+
+
+def test_component_of_the_project_is_part_of_its_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    component = Path("deploy/extra")
+    component.mkdir()
+    (component / "kustomization.yaml").write_text(COMPONENT)
+    (component / "config.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: web-extra}}\n")
+    with Path("deploy/kustomization.yaml").open("a") as file:
+        file.write("components:\n  - extra\n")
+    assert generate(kustomized(Path("deploy")), monkeypatch) == 0
+    csv = Path("deploy/olm/bundle/manifests/web.clusterserviceversion.yaml").read_text()
+    assert "- --shards=12\n" in csv
+    assert Path("deploy/olm/bundle/manifests/web-extra.configmap.yaml").is_file()
 
 
 @pytest.mark.parametrize(
