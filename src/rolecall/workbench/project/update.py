@@ -149,7 +149,8 @@ def check_committed(directory: Path) -> None:
         raise ScaffoldError("git: not found; install Git, which merges the files") from None
     if done.returncode:
         raise ScaffoldError(
-            f"{directory}: not in a Git repository, so you couldn't undo the update: commit the project, or use --force"
+            f"{directory}: Git doesn't know its files, so you couldn't undo the update: commit the project, or use "
+            f"--force ({done.stderr.strip()})"
         )
     if changed := [line[3:] for line in done.stdout.splitlines()]:
         listed = "\n  ".join(changed)

@@ -208,7 +208,7 @@ def test_project_without_a_repository_is_rejected_unless_forced(
 ) -> None:
     shutil.rmtree(project / ".git")
     assert main(["update"]) == 1
-    assert "not in a Git repository" in capsys.readouterr().err
+    assert "commit the project, or use --force (fatal: not a git repository" in capsys.readouterr().err
     assert main(["update", "--force"]) == 0
 
 
