@@ -50,6 +50,17 @@ class Deployed:
             raise BundleError(f"the manifests have {len(found)} objects of kind {kind!r}; a bundle takes exactly one")
         return found[0]
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the operator, empty if its manifests don't name one."""
+        return str(self.only("Deployment")["metadata"].get("namespace", ""))
+
+    def namespaces(self) -> list[Document]:
+        """Return the Namespace of the operator, if the manifests contain it."""
+        return [
+            each for each in self.objects if (each["kind"], each["metadata"]["name"]) == ("Namespace", self.namespace)
+        ]
+
     def definitions(self) -> dict[str, Document]:
         """Return the CRDs by name."""
         found = (each for each in self.objects if each["kind"] == "CustomResourceDefinition")
@@ -64,7 +75,7 @@ class Deployed:
     def others(self) -> list[Document]:
         """Return the objects that have a file of their own, without their namespace. Raise BundleError."""
         bindings = list(self._bindings())
-        taken = [self.only("Deployment"), self.only("Namespace"), *bindings, *map(self._role, bindings)]
+        taken = [self.only("Deployment"), *self.namespaces(), *bindings, *map(self._role, bindings)]
         left = [each for each in self.objects if not any(each is part for part in taken)]
         return [
             _checked(each)
@@ -79,7 +90,6 @@ class Deployed:
 
     def _bindings(self) -> Iterator[Document]:
         """Yield the bindings of the operator's account."""
-        namespace = self.only("Deployment")["metadata"].get("namespace")
         for binding in self.objects:
             subjects = [
                 (subject.get("kind"), subject["name"])
@@ -91,7 +101,7 @@ class Deployed:
             where = f"{binding['kind']} {binding['metadata']['name']!r}"
             if len(subjects) > 1:
                 raise BundleError(f"{where} has more subjects than the operator's account: give those another binding")
-            if binding["metadata"].get("namespace", namespace) != namespace:
+            if binding["metadata"].get("namespace", self.namespace) != self.namespace:
                 raise BundleError(
                     f"{where} is in the namespace {binding['metadata']['namespace']!r}: OLM grants roles only in the "
                     "operator's namespace and in those that it watches; grant a ClusterRole instead"

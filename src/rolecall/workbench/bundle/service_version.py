@@ -93,11 +93,11 @@ def _description(project: Path) -> str:
 
 
 def _annotations(deployed: Deployed, directory: Path, release: Release) -> dict[str, str]:
-    namespace = deployed.only("Namespace")
+    suggested = "operatorframework.io/suggested-namespace"
     return {
         "containerImage": release.image,
-        "operatorframework.io/suggested-namespace": namespace["metadata"]["name"],
-        "operatorframework.io/suggested-namespace-template": json.dumps(namespace),
+        **({suggested: deployed.namespace} if deployed.namespace else {}),
+        **{f"{suggested}-template": json.dumps(each) for each in deployed.namespaces()},
         "alm-examples": json.dumps(_examples(deployed, directory), indent=2, ensure_ascii=False),
     }
 

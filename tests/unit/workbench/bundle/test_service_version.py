@@ -112,6 +112,14 @@ def test_second_bundle_replaces_generated_files_and_keeps_others(deploy: Path) -
     assert found == {name for name in fewer if name.startswith("bundle/")} | {"bundle/metadata/dependencies.yaml"}
 
 
+def test_operator_without_a_namespace_object_suggests_only_the_name(deploy: Path) -> None:
+    path = deploy / "rbac/kustomization.yaml"
+    path.write_text(path.read_text().replace("  - namespace.yaml\n", ""))
+    annotations = made(deploy)["metadata"]["annotations"]
+    found = {name: text for name, text in annotations.items() if "suggested" in name}
+    assert found == {"operatorframework.io/suggested-namespace": "rolecall-system"}
+
+
 def test_deployment_with_its_own_namespaces_is_rejected(deploy: Path) -> None:
     path = deploy / "operator" / "deployment.yaml"
     path.write_text(path.read_text().replace("ANSIBLE_GATHERING", "WATCH_NAMESPACE"))
