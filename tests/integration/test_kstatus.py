@@ -14,6 +14,7 @@ from rolecall.runner.reconcile.status import (
 from rolecall.runner.runs.outcome import Outcome, Reported
 from tests.integration.operators import PROJECT
 from tests.kstatus.judge import Judge
+from tests.support.readiness_cases import CASES
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 ON = Readiness(is_on=True)
@@ -142,3 +143,11 @@ def test_health_check_for_argo_cd_agrees_with_kstatus(judge: Judge, tmp_path: Pa
     objects = [moment.object() for _, moment in cases]
     assert [each.word for each in judge.judge(objects, check)] == [healths[word] for word, _ in cases]
     assert {each.word for each in judge.judge([{**obj, "status": None} for obj in objects], check)} == {"Progressing"}
+
+
+def test_readiness_of_all_kinds_is_that_of_kstatus(judge: Judge) -> None:
+    """The dashboard shows it. A failed Pod, which kstatus considers current, is the only exception."""
+    words = {"ready": "Current", "not ready": "InProgress", "failed": "Failed", "deleting": "Terminating"}
+    found = zip(CASES, judge.words([case.obj for case in CASES]), strict=True)
+    others = [(case.kind, case.reason, word) for case, word in found if word != words[case.readiness]]
+    assert others == [("Pod", "Evicted", "Current")]
