@@ -280,7 +280,7 @@ TRIGGERS = list_key(
 )
 SENSITIVE = list_key(
     "sensitive",
-    "JSONPaths into the object, such as `$.spec.password`; what is found there is masked in records of runs",
+    "JSONPaths into the object, such as `$.spec.password`; their values are masked in records and on the dashboard",
     is_ours=True,
 )
 STATUS = Key(

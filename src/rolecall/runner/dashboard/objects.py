@@ -12,7 +12,7 @@ from typing import Final
 
 from rolecall.kube.references import GVK
 from rolecall.runner.config.watches import ReferenceType
-from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources, condition_of
+from rolecall.runner.dashboard.sources import CERTAINLY_BAD, Kind, ObjectNote, Sources, condition_of
 from rolecall.runner.dashboard.views import (
     Condition,
     KindView,
@@ -33,6 +33,9 @@ from rolecall.runner.record.reader import StoredRecord
 
 PAGE_SIZE: Final = 100
 MAX_READS: Final = 50
+MAX_NAMESPACES: Final = 500
+"""The number of namespaces that the page lists; others can be entered."""
+
 _STEP: Final = 200
 """The number of objects that are counted before the event loop does other work."""
 
@@ -42,7 +45,7 @@ _Found = tuple[float, Kind, ObjectNote]
 
 async def list_view(sources: Sources, query: Query) -> ListView:
     """Return a list."""
-    kinds, found = [], list[_Found]()
+    kinds, found, matching, namespaces = [], list[_Found](), Counter[State](), set[str]()
     for kind in sources.kinds:
         counts, rows = Counter[State](), Rows(sources, kind)
         is_selected = query.kind in ("", kind.id)
@@ -51,9 +54,13 @@ async def list_view(sources: Sources, query: Query) -> ListView:
                 await asyncio.sleep(0)
             state = rows.state_of(note)
             counts[state] += 1
-            if not is_selected or query.state not in ("", state) or query.namespace not in ("", note.key.namespace):
+            if not is_selected:
                 continue
-            if not query.text or query.text in str(note.key):
+            namespaces.add(note.key.namespace)
+            if query.namespace not in ("", note.key.namespace) or (query.text and query.text not in str(note.key)):
+                continue
+            matching[state] += 1
+            if query.state in ("", state):
                 line = rows.last_line(note) if query.sort == "recent" else None
                 found.append((line.started if line is not None else 0.0, kind, note))
         kinds.append(kind_view(sources, kind, counts))
@@ -62,7 +69,8 @@ async def list_view(sources: Sources, query: Query) -> ListView:
     pages = max(1, -(-len(found) // PAGE_SIZE))
     start = (min(query.page, pages) - 1) * PAGE_SIZE
     page = tuple(Rows(sources, kind).row(note) for _, kind, note in found[start : start + PAGE_SIZE])
-    return ListView(replica_view(sources), tuple(kinds), query, page, len(found), pages)
+    states, names = {str(state): matching[state] for state in State}, tuple(sorted(namespaces - {""}))
+    return ListView(replica_view(sources), tuple(kinds), states, names[:MAX_NAMESPACES], query, page, len(found), pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +99,15 @@ class Rows:
 
     def row(self, note: ObjectNote) -> RowView:
         """Return the row of an object."""
-        line = self.last_line(note)
+        line, state = self.last_line(note), self.state_of(note)
+        bad = (f"{each.type}: {each.reason}" for each in note.conditions if (each.type, each.status) in CERTAINLY_BAD)
         return RowView(
             kind=self.kind.id,
             kind_name=self.kind.gvk.kind,
             namespace=note.key.namespace,
             name=note.key.name,
-            state=self.state_of(note),
+            state=state,
+            message=(line and line.message) or (next(bad, "") if state is State.FAILED else ""),
             last_run=None if line is None else replace(line, has_record=line.id in self._recorded(note)),
             waits_for=self._wait(note),
         )

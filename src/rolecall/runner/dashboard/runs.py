@@ -49,7 +49,7 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
         is_complete=bool(end["complete"]),
         requeue_after_seconds=end["requeueAfterSeconds"],
         failures=tuple(end["failures"]),
-        status=_cut(as_yaml(end["status"])) if end["status"] else (),
+        status=cut_lines(as_yaml(end["status"])) if end["status"] else (),
         tasks=tuple(replace(task, requests=tuple(map(_shortened, task.requests))) for task in tasks[:MAX_TASKS]),
         other_requests=tuple(map(_shortened, rest)),
         left_out=max(0, len(record.exchanges) - MAX_REQUESTS),
@@ -57,10 +57,11 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
 
 
 def _shortened(request: TimelineRequest) -> TimelineRequest:
-    return replace(request, effects=_cut(request.effects))
+    return replace(request, effects=cut_lines(request.effects))
 
 
-def _cut(lines: Sequence[str]) -> tuple[str, ...]:
+def cut_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the first ``MAX_LINES`` lines, and how many more there are."""
     left = len(lines) - MAX_LINES
     return (*lines[:MAX_LINES], f"… {left} more lines") if left > 0 else tuple(lines)
 

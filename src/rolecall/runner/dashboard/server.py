@@ -12,7 +12,7 @@ import ipaddress
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -30,6 +30,7 @@ from rolecall.runner.dashboard.html import (
     query_of,
     static_file,
 )
+from rolecall.runner.dashboard.object_tree import ClusterViews
 from rolecall.runner.dashboard.objects import list_view, object_view
 from rolecall.runner.dashboard.runs import RecordCache, run_view
 from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
@@ -89,7 +90,8 @@ def dashboard_application(sources: Sources, guard: "Guard") -> web.Application:
     """Return the application that serves the pages."""
     application = web.Application(middlewares=[guard.check])
     application.on_response_prepare.append(_add_headers)
-    handlers = _Handlers(sources, SharedResults(partial(list_view, sources)), RecordCache(sources.recorder))
+    lists, records = SharedResults(partial(list_view, sources)), RecordCache(sources.recorder)
+    handlers = _Handlers(sources, lists, records, ClusterViews(sources, records))
     application.router.add_get("/", handlers.objects)
     application.router.add_get("/kinds/{kind}/{namespace}/{name}", handlers.object)
     application.router.add_get("/kinds/{kind}/{namespace}/{name}/runs/{run}", handlers.run)
@@ -102,6 +104,7 @@ class _Handlers:
     sources: Sources
     lists: SharedResults[Query, ListView]
     records: RecordCache
+    cluster: ClusterViews
     pages: Pages = field(default_factory=Pages)
 
     async def objects(self, request: web.Request) -> web.Response:
@@ -113,8 +116,10 @@ class _Handlers:
             return self._missing(
                 request, "There is no such object", "It was deleted, or this operator does not watch it."
             )
-        last = await self.records.get(found[0], found[1].key)
-        return await self._answer(request, "object", object_view(self.sources, *found, last))
+        place = found[0], found[1].key
+        cluster = await self.cluster.get(*place, is_new=request.query.get("part") != "polled")
+        view = object_view(self.sources, *found, await self.records.get(*place))
+        return await self._answer(request, "object", replace(view, cluster=cluster))
 
     async def run(self, request: web.Request) -> web.Response:
         found = self._find(request)

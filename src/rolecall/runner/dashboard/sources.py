@@ -24,7 +24,8 @@ from rolecall.runner.watch_controller import WatchController
 MAX_CONDITIONS: Final = 32
 _MAX_LENGTH: Final = 200
 _GOOD: Final = frozenset({("Successful", "True"), ("Ready", "True")})
-_CERTAINLY_BAD: Final = frozenset({("Failure", "True"), ("Stalled", "True")})
+CERTAINLY_BAD: Final = frozenset({("Failure", "True"), ("Stalled", "True")})
+"""The conditions each of which makes an object failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def _text(value: object) -> str:
 def verdict_of(conditions: tuple[Condition, ...]) -> State:
     """Return the state that conditions report: a failure first, then a success of a ready object, else pending."""
     found = {(each.type, each.status) for each in conditions}
-    if found & _CERTAINLY_BAD:
+    if found & CERTAINLY_BAD:
         return State.FAILED
     if found & _GOOD and ("Ready", "False") not in found:
         return State.SUCCEEDED

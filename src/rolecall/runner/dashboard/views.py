@@ -3,11 +3,12 @@
 Times are seconds since the epoch. Strings may come from anyone who can write an object, so renderers must escape them.
 """
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from rolecall.kube.readiness import Verdict
 from rolecall.kube.references import GVK
 from rolecall.runner.record.history import RunLine
 from rolecall.runner.record.timeline import TimelineRequest, TimelineTask
@@ -72,13 +73,17 @@ class WaitView:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """An object in a list; the message of a failure is in its last run, with secrets masked."""
+    """An object in a list; ``message`` is why it failed, with secrets masked.
+
+    It is the message of the last run, else the type and the reason of a condition.
+    """
 
     kind: str
     kind_name: str
     namespace: str
     name: str
     state: State
+    message: str
     last_run: RunLine | None
     waits_for: WaitView
 
@@ -97,10 +102,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ListView:
-    """The kinds, and one page of the matching objects."""
+    """The kinds, and one page of the matching objects.
+
+    ``states`` are the numbers of objects in each state that match the rest of the query. ``namespaces`` are those of
+    the objects of the selected kinds, in order, up to a limit.
+    """
 
     replica: ReplicaView
     kinds: tuple[KindView, ...]
+    states: dict[str, int]
+    namespaces: tuple[str, ...]
     query: Query
     rows: tuple[RowView, ...]
     found: int
@@ -127,6 +138,45 @@ class TriggerView:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnedView:
+    """An object in the tree, and the objects that it owns; ``page`` is the ID of its kind if it has a page."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    page: str
+    verdict: Verdict
+    owned: tuple["OwnedView", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """An Event about an object; ``last`` is when it occurred last."""
+
+    type: str
+    reason: str
+    message: str
+    count: int
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What the API server returned about an object when its page was opened.
+
+    ``trouble`` is why it is older than the page, ``notes`` are what is missing and why. ``spec`` are lines of YAML.
+    """
+
+    as_of: float | None = None
+    trouble: str = ""
+    notes: tuple[str, ...] = ()
+    owned: tuple[OwnedView, ...] = ()
+    events: tuple[EventView, ...] = ()
+    spec: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectView:
     """One object."""
 
@@ -144,6 +194,7 @@ class ObjectView:
     triggers: tuple[TriggerView, ...]
     more_reads: int
     """The number of reads that are left out of ``triggers``."""
+    cluster: ClusterView = field(default_factory=ClusterView)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from rolecall.kube.errors import KubeError
+from rolecall.kube.errors import KubeError, UnreachableError
 from rolecall.kube.references import RawObject
 from rolecall.runner.dashboard.server import Guard, dashboard_application
 from rolecall.runner.dashboard.sources import Kind, Sources
@@ -63,9 +63,14 @@ async def _unknown(*_: object) -> None:
     raise KubeError("a cluster of a test serves no discovery")
 
 
+async def _unreachable(*_: object) -> None:
+    raise UnreachableError("a cluster of a test has no server")
+
+
 @pytest.fixture
 def shown(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     monkeypatch.setattr(cluster, "resource_for_path", _unknown)
+    monkeypatch.setattr(cluster, "receive_up_to", _unreachable)
     bench = Bench(cluster, tmp_path)
     recorder = Recorder(cluster, RecordMemory(1 << 20, max_runs=3), has_dashboard=True)
     sources = Sources("1.2.3", (Kind(bench.controller),), bench.manager, recorder)

@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import ReferenceType, Trigger
+from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.dashboard.html import object_path, run_path
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
@@ -176,9 +177,29 @@ async def test_why_it_ran_is_one_line_with_all_causes_on_demand(shown: Shown) ->
     record.causes = ("Thing default/one: spec.size (generation 2)", "read Secret default/password changed")
     shown.recorder.history.add(record)
     page = (await shown.get("/"))[1]
-    assert '<summary>spec.size (generation 2) <span class="minor">+1</span></summary>' in page
-    assert "<li>Thing default/one: spec.size (generation 2)</li>" in page
-    assert "<li>read Secret default/password changed</li>" in page
+    assert '<summary><bdi>spec.size (generation 2)</bdi> <span class="minor">+1</span></summary>' in page
+    assert "<li><bdi>Thing default/one: spec.size (generation 2)</bdi></li>" in page
+    assert "<li><bdi>read Secret default/password changed</bdi></li>" in page
+
+
+async def test_causes_of_the_next_run_are_one_line_with_all_on_demand(shown: Shown) -> None:
+    shown.bench.tell(THING)
+    cause = f"ConfigMap default/settings: {', '.join(f'data.key-{number}' for number in range(30))}"
+    shown.bench.controller.queue.add(ObjectKey("default", "one"), Cause(cause))
+    for path in ("/", PATH):
+        page = (await shown.get(path))[1]
+        assert '<span class="minor">(<bdi>created</bdi> +1)</span></summary>' in page
+        assert f"<li><bdi>{cause}</bdi></li>" in page
+
+
+@pytest.mark.parametrize("path", ["/", PATH])
+async def test_long_message_is_one_line_with_the_whole_text_on_demand(shown: Shown, path: str) -> None:
+    message = "cannot reach the database " * 10
+    record = shown.add_run(shown.bench.tell(THING), ending=Ending("failed", Outcome("failed")))
+    shown.recorder.history.add(record, message)
+    page = (await shown.get(path))[1]
+    assert f"<summary><bdi>{message[:200]}</bdi></summary>" in page
+    assert f"<p><bdi>{message}</bdi></p></details>" in page
 
 
 async def test_pages_obey_their_policy(failed: Shown) -> None:

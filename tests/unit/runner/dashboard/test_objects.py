@@ -1,4 +1,5 @@
 import asyncio
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.dashboard.objects import PAGE_SIZE, list_view
+from rolecall.runner.dashboard.objects import MAX_NAMESPACES, PAGE_SIZE, list_view
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import ListView, Query, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
@@ -167,7 +168,49 @@ async def test_query_selects_exact_namespace(shown: Shown) -> None:
         shown.bench.tell(THING, namespace=namespace)
     assert [row["namespace"] for row in (await shown.json("/?namespace=blue"))["rows"]] == ["blue"]
     (status, page) = await shown.get("/?namespace=blue")
-    assert (status, "1 object in blue" in page, "light-blue" in page) == (200, True, False)
+    assert (status, "1 object in blue" in page, "light-blue/one" in page) == (200, True, False)
+
+
+async def test_filters_have_the_counts_of_the_rest_of_the_query(shown: Shown) -> None:
+    for name in ("a", "b", "c"):
+        shown.bench.tell(THING, name=name, namespace="blue", status=conditions(Successful="True"))
+    shown.bench.tell(THING, name="bad", namespace="blue", status=conditions(Failure="True"))
+    shown.bench.tell(THING, name="bad", namespace="red", status=conditions(Failure="True"))
+    for query, succeeded, failed in (("", 3, 2), ("&state=failed", 3, 2), ("&namespace=blue", 3, 1), ("&q=red", 0, 1)):
+        states = (await shown.json(f"/?{query}"))["states"]
+        assert (states["succeeded"], states["failed"], states["running"]) == (succeeded, failed, 0), query
+        page = " ".join(re.sub("<[^>]*>", " ", (await shown.get(f"/?{query}"))[1]).split())
+        assert f"all {succeeded + failed} ▶ running 0 ✕ failed {failed}" in page
+    assert (await shown.json("/?kind=Other.v1"))["states"]["failed"] == 0
+
+
+async def test_namespaces_of_the_selected_kinds_can_be_chosen(shown: Shown) -> None:
+    for namespace in ("red", "blue", "<b>"):
+        shown.bench.tell(THING, namespace=namespace)
+    assert (await shown.json("/?namespace=red"))["namespaces"] == ["<b>", "blue", "red"]
+    page = (await shown.get("/?namespace=red"))[1]
+    assert "<option>blue</option>" in page
+    assert "<option selected>red</option>" in page
+    assert "<option>&lt;b&gt;</option>" in page
+    assert "<option selected>gone</option>" in (await shown.get("/?namespace=gone"))[1]
+    assert (await shown.json("/?kind=Other.v1"))["namespaces"] == []
+
+
+async def test_further_namespaces_can_be_entered(shown: Shown) -> None:
+    for number in range(MAX_NAMESPACES + 2):
+        shown.bench.tell(THING, namespace=f"ns-{number:04}")
+    view = await shown.json("/?namespace=ns-0501")
+    assert (len(view["namespaces"]), view["found"]) == (MAX_NAMESPACES, 1)
+    assert '<input id="namespace" name="namespace" value="ns-0501"' in (await shown.get("/?namespace=ns-0501"))[1]
+
+
+async def test_failed_object_without_a_run_has_the_reason_of_its_condition(shown: Shown) -> None:
+    failure = {"type": "Failure", "status": "True", "reason": "Failed", "message": "secret"}
+    shown.bench.tell(THING, status={"conditions": [{"type": "Ready", "status": "False"}, failure]})
+    assert (await only_row(shown))["message"] == "Failure: Failed"
+    assert "Failure: Failed" in (await shown.get("/"))[1]
+    shown.bench.tell(THING, "MODIFIED", status=conditions(Successful="True"))
+    assert (await only_row(shown))["message"] == ""
 
 
 async def test_list_can_be_sorted_by_last_run(shown: Shown) -> None:
