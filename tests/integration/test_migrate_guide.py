@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from rolecall.cli.ansible_operator import parser
+from rolecall.cli.parsing import join_flag_values
 from rolecall.runner.config.settings import ansible_operator_settings
+from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.guides import guide
 from tests.integration.example_projects import MEMCACHED
 from tests.integration.shell import do
@@ -65,6 +68,18 @@ def test_guide_starts_with_values_and_samples_of_the_scaffold() -> None:
     assert pod["terminationGracePeriodSeconds"] == 10
     assert pod["containers"][0]["resources"]["limits"]["cpu"] == "500m"
     assert set(samples) == {"resources"}, "without a kind, so kubectl can't apply the directory with --filename"
+
+
+def test_program_accepts_the_arguments_in_the_rendered_deployment() -> None:
+    kubectl = find_binaries(print)["kubectl"]
+    words = [kubectl, "kustomize", MEMCACHED.path / "config/default"]
+    rendered = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    (deployment,) = (each for each in yaml.safe_load_all(rendered) if each["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    options = parser().parse_args(list(join_flag_values(["run", *arguments])))
+    assert (options.leader_election_id, options.metrics_bind_address) == ("memcached", ":8443")
+    assert options.metrics_secure
+    assert options.metrics_require_rbac
 
 
 def test_changed_manifests_give_runs_time_to_finish_and_several_workers(all_done: list[Done], work: Path) -> None:
