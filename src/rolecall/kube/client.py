@@ -15,6 +15,7 @@ logged and requested again as PartialObjectMetadata: its metadata without its co
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -22,10 +23,11 @@ import aiohttp
 from rolecall.kube.connection import REQUEST_SECONDS, Connection, OnRequest, Request, read_event, read_object
 from rolecall.kube.credentials import ConfigurationSource
 from rolecall.kube.discovery import ApiResource, Discovery, contradicts_discovery
-from rolecall.kube.errors import ApiError, UnreachableError, UnreadableError
+from rolecall.kube.errors import ApiError, KubeError, UnreachableError, UnreadableError
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 logger = get_logger("client")
@@ -106,6 +108,20 @@ class Client(Connection):
         """Return the current object. Raise NotFoundError."""
         resource = await self.resource(gvk)
         return await self._get_json(resource.path_of(key))
+
+    async def read(
+        self, gvk: GVK, namespace: str, name: str = "", *, max_bytes: int, metadata_only: bool = False, **query: str
+    ) -> RawObject:
+        """Return an object or, without a name, the list for a query as one response. Raise KubeError if it is too long.
+
+        The response is decoded in a thread.
+        """
+        accept = ACCEPT_PARTIAL_OBJECT if metadata_only else "application/json"
+        request = Request("GET", (await self.resource(gvk)).path(namespace, name), query, accept=accept)
+        body = await self.receive_up_to(request, max_bytes)
+        if body is None:
+            raise KubeError(f"GET {request.path}: the response is longer than {max_bytes} bytes")
+        return await run_in_thread(partial(read_object, body, f"GET {request.path}"))
 
     async def create(self, obj: RawObject) -> RawObject:
         """Create an object and return it as the API server stored it."""

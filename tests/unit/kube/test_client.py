@@ -42,6 +42,20 @@ async def test_object_is_read_with_credentials_of_operator(client: Client, api_s
     assert api_server.headers[0]["Authorization"] == "Bearer s3cret"
 
 
+async def test_one_response_is_read_within_its_limit(client: Client, api_server: ApiServer) -> None:
+    items = {"kind": "WidgetList", "items": [ONE]}
+    api_server.respond(items)
+    assert await client.read(WIDGET, "default", max_bytes=10_000, labelSelector="a=b") == items
+    assert api_server.requests == [("GET", f"{WIDGETS}?labelSelector=a%3Db", None)]
+    with pytest.raises(KubeError, match=f"GET {WIDGETS}: the response is longer than 20 bytes"):
+        await client.read(WIDGET, "default", max_bytes=20)
+
+
+async def test_metadata_alone_is_requested(client: Client, api_server: ApiServer) -> None:
+    await client.read(WIDGET, "default", "one", max_bytes=10_000, metadata_only=True)
+    assert api_server.headers[-1]["Accept"] == ACCEPT_PARTIAL_OBJECT
+
+
 async def test_uncompressed_responses_are_requested(client: Client, api_server: ApiServer) -> None:
     await client.get(WIDGET, KEY)
     assert api_server.headers[0]["Accept-Encoding"] == "identity"

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from rolecall.kube.client import ACCEPT_PARTIAL_OBJECT
-from rolecall.kube.connection import Request, read_object
 from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
 from rolecall.kube.json_values import texts_in, with_texts
 from rolecall.kube.metadata import owner_references_of, status_of, uid_of
@@ -35,24 +33,18 @@ from rolecall.system.blocking_work import run_in_thread
 
 READ_SECONDS: Final = 5.0
 MAX_CONCURRENT_REQUESTS: Final = 8
+# The number of objects whose last view is kept for the part of a page that updates itself.
 MAX_KEPT: Final = 32
-"""The number of objects whose last view is kept for the part of a page that updates itself."""
-
 MAX_OBJECTS: Final = 100
-MAX_LISTED_EVENTS: Final = 500
 MAX_EVENTS: Final = 50
 MAX_BYTES: Final = 4 << 20
 MASKED: Final = "(masked)"
 NO_MASK: Final = "Messages are not shown, because memory has no record of a run whose secret values could be masked."
 
 _POD, _REPLICA_SET = GVK("", "v1", "Pod"), GVK("apps", "v1", "ReplicaSet")
-_LISTED: Final = {
-    **dict.fromkeys((("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("batch", "Job")), _POD),
-    ("apps", "Deployment"): _REPLICA_SET,
-    ("batch", "CronJob"): GVK("batch", "v1", "Job"),
-}
-"""The kind of the objects that a workload's controller creates."""
-
+# The kind of the objects that a workload's controller creates.
+_OF_PODS: Final = dict.fromkeys(("ReplicaSet", "StatefulSet", "DaemonSet", "Job"), _POD)
+_LISTED: Final = {"Deployment": _REPLICA_SET, "CronJob": GVK("batch", "v1", "Job"), **_OF_PODS}
 _METADATA_ONLY: Final = (SECRET, GVK("", "v1", "ConfigMap"))
 _Name = tuple[GVK, ObjectKey]
 
@@ -104,20 +96,17 @@ class _Reading:
             return ClusterView(trouble=f"The operator cannot mask the secret values: {type(error).__name__}.")
         await self._find_dependents(obj)
         selector = f"involvedObject.uid={uid_of(obj)}"
-        raw = await self._list(EVENT, self.key.namespace or "default", MAX_LISTED_EVENTS, fieldSelector=selector)
+        raw = await self._list(EVENT, self.key.namespace or "default", 10 * MAX_EVENTS, fieldSelector=selector)
         events = sorted(map(self._event, raw), key=lambda each: each.last, reverse=True)[:MAX_EVENTS]
         owned = await self._owned(self.kind.gvk, obj)
-        now = self.views.sources.manager.clock.now()
-        return ClusterView(now, "", tuple(self.notes), owned, tuple(events), cut_lines(spec))
+        as_of = self.views.sources.manager.clock.now()
+        return ClusterView(as_of, "", tuple(self.notes), owned, tuple(events), cut_lines(spec))
 
     async def _request(self, gvk: GVK, namespace: str, name: str = "", **query: str) -> RawObject:
         """Return an object or a list. Raise KubeError, or TimeoutError at the end of the time for a view."""
-        accept = ACCEPT_PARTIAL_OBJECT if gvk in _METADATA_ONLY else "application/json"
         async with asyncio.timeout_at(self.end), self.views.slots:
-            client = self.views.sources.manager.client
-            request = Request("GET", (await client.resource(gvk)).path(namespace, name), query, accept=accept)
-            body = await client.receive_up_to(request, MAX_BYTES) or b""
-            return await run_in_thread(partial(read_object, body, request.path))
+            client, metadata_only = self.views.sources.manager.client, gvk in _METADATA_ONLY
+            return await client.read(gvk, namespace, name, max_bytes=MAX_BYTES, metadata_only=metadata_only, **query)
 
     async def _list(self, gvk: GVK, namespace: str, limit: int, **query: str) -> list[RawObject]:
         """Return the first objects of a kind in a namespace; none, with a note, if that fails."""
@@ -171,7 +160,7 @@ class _Reading:
     async def _owned(self, gvk: GVK, owner: RawObject) -> tuple[OwnedView, ...]:
         """Return the tree below an object."""
         found: dict[_Name, RawObject | None] = dict.fromkeys(self.known[uid_of(owner)])
-        if (kind := _LISTED.get((gvk.group, gvk.kind))) is not None:
+        if (kind := _LISTED.get(gvk.kind)) is not None and gvk.group in ("apps", "batch"):
             labels = ((owner.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
             selector, namespace = ",".join(map("=".join, labels.items())), ObjectKey.of_object(owner).namespace
             for obj in await self._list(kind, namespace, MAX_OBJECTS, labelSelector=selector):

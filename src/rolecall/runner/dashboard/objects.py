@@ -33,9 +33,8 @@ from rolecall.runner.record.reader import StoredRecord
 
 PAGE_SIZE: Final = 100
 MAX_READS: Final = 50
+# The number of namespaces that the page lists; others can be entered.
 MAX_NAMESPACES: Final = 500
-"""The number of namespaces that the page lists; others can be entered."""
-
 _STEP: Final = 200
 """The number of objects that are counted before the event loop does other work."""
 

@@ -24,8 +24,8 @@ from rolecall.runner.watch_controller import WatchController
 MAX_CONDITIONS: Final = 32
 _MAX_LENGTH: Final = 200
 _GOOD: Final = frozenset({("Successful", "True"), ("Ready", "True")})
+# Each of these conditions makes an object failed.
 CERTAINLY_BAD: Final = frozenset({("Failure", "True"), ("Stalled", "True")})
-"""The conditions each of which makes an object failed."""
 
 
 @dataclass(frozen=True, slots=True)
