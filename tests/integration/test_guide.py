@@ -11,7 +11,7 @@ from tests.outcomes import Done, check
 
 GUIDE = guide("docs/guides/write-your-own-operator.md")
 CONCEPTS = (guide("docs/concepts/status.md"), guide("docs/concepts/reconciliation.md"))
-CLEAN_UP = "kubectl delete website hello"
+CLEAN_UP = "kubectl delete website hello german"
 
 
 @pytest.fixture(scope="module")
