@@ -136,20 +136,20 @@ class _Reading:
             match.full_path.update(masked, MASKED)
             list(map(mask.add, texts_in(match.value)))
         self.redact = mask.redactor(MASKED)
-        spec = with_texts(masked.get("spec"), self.redact, with_keys=True)
-        return as_yaml({"spec": spec}) if spec else []
+        return as_yaml({"spec": with_texts(masked["spec"], self.redact, with_keys=True)}) if masked.get("spec") else []
 
     async def _find_dependents(self, root: RawObject) -> None:
         """Collect the objects that informers and the record of the last run know, by the uids of their owners."""
         owner = Owner(self.kind.gvk, self.key, uid_of(root), namespaced=bool(self.key.namespace))
         annotations = owner.type_annotation, str(self.key)
-        for gvk, informer in list(self.views.sources.manager.informers.items()):
-            await asyncio.sleep(0)  # many entries take some milliseconds
-            for entry in informer.store:
-                for reference in entry.owners:
-                    self.known[reference.uid].add((gvk, entry.key))
-                if (entry.primary_resource_type, entry.primary_resource) == annotations:
-                    self.known[owner.uid].add((gvk, entry.key))
+        informers = self.views.sources.manager.informers
+        for number, (gvk, entry) in enumerate([(kind, each) for kind in informers for each in informers[kind].store]):
+            if number % 1000 == 0:
+                await asyncio.sleep(0)  # other work of the event loop
+            for reference in entry.owners:
+                self.known[reference.uid].add((gvk, entry.key))
+            if (entry.primary_resource_type, entry.primary_resource) == annotations:
+                self.known[owner.uid].add((gvk, entry.key))
         record = await self.views.records.get(self.kind, self.key)
         for exchange in record.exchanges if record is not None else ():
             is_object = "resource" in exchange and not exchange.get("subresource")  # not the response of a Pod

@@ -15,10 +15,11 @@ from jsonpath_ng.ext import parse
 from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.dashboard import object_tree
 from rolecall.runner.dashboard.html import object_path
-from rolecall.runner.dashboard.object_tree import MASKED, MAX_OBJECTS, NO_MASK
+from rolecall.runner.dashboard.object_tree import MASKED, MAX_OBJECTS, NO_MASK, ClusterViews
+from rolecall.runner.dashboard.runs import RecordCache
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
 from tests.support.things import THING
@@ -184,6 +185,21 @@ async def test_number_of_owned_objects_is_limited(cluster_of_one: Cluster) -> No
     view = await cluster_of_one.view()
     assert len(view["owned"]) == MAX_OBJECTS
     assert view["notes"] == [NO_MASK, f"Only {MAX_OBJECTS} owned objects are shown."]
+
+
+async def test_search_among_many_objects_does_not_block_the_loop(cluster_of_one: Cluster) -> None:
+    sources, bench = cluster_of_one.shown.sources, cluster_of_one.shown.bench
+    for number in range(5000):
+        other = bench.version_of(CONFIG_MAP, f"other-{number}", ownerReferences=[{"uid": "other"}])
+        bench.manager.informer_for(CONFIG_MAP).on_watch_event("ADDED", other)
+    views = ClusterViews(sources, RecordCache(sources.recorder))
+    reading = object_tree._Reading(views, sources.kinds[0], ObjectKey("default", "one"))
+    search, turns = asyncio.create_task(reading._find_dependents(bench.version_of(THING, "one"))), 0
+    while not search.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(reading.known["other"]) == 5000
+    assert turns >= 5
 
 
 async def test_content_of_secrets_and_config_maps_is_not_read(cluster_of_one: Cluster) -> None:
