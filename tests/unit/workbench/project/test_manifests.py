@@ -391,6 +391,14 @@ def test_entry_point_of_the_dockerfile_counts() -> None:
     assert found() == []
 
 
+@pytest.mark.parametrize(("variable", "count"), [("ANSIBLE_GATHERING", 1), ("LOG_LEVEL", 0)])
+def test_container_without_arguments_is_an_operator_if_it_sets_variables_of_ansible(variable: str, count: int) -> None:
+    containers = f"[{{name: operator, env: [{{name: {variable}, value: explicit}}]}}]"
+    pod = f"{{terminationGracePeriodSeconds: 10, containers: {containers}}}"
+    write({"config/operator.yaml": f"kind: Deployment\nspec: {{template: {{spec: {pod}}}}}\n"})
+    assert len(found()) == count
+
+
 @pytest.mark.parametrize(
     "change",
     [
