@@ -112,6 +112,7 @@ GUIDES = (
     *(Guide(f"docs/tutorials/{name}.md", INTEGRATION, left_out=STOP) for name in TUTORIALS[:-1]),
     Guide(f"docs/tutorials/{TUTORIALS[-1]}.md", INTEGRATION),
     Guide("docs/guides/local-runs.md", INTEGRATION),
+    Guide("docs/guides/prune.md", INTEGRATION),
     Guide("docs/guides/embedded-control-plane.md", INTEGRATION),
     Guide(
         "docs/guides/molecule.md",

@@ -370,8 +370,7 @@ async def test_ingress_exists_exactly_while_the_spec_has_a_host(subjects: Subjec
     ingress = await subjects.world.get(INGRESS, "web")
     assert ingress["spec"]["rules"][0]["host"] == "shop.example.com"
     await shop.change(host=None)
-    await shop.becomes_ready()
-    assert await subjects.world.objects(INGRESS) == []
+    await subjects.world.wait_until_gone(INGRESS, "web", TIMEOUT_SECONDS)
     await shop.change(host="www.example.com")
     await shop.becomes_ready()
     assert (await subjects.world.get(INGRESS, "web"))["spec"]["rules"][0]["host"] == "www.example.com"

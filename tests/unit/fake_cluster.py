@@ -8,7 +8,7 @@ of ``reconciler_contract`` run against it and against a real API server, so the 
 import copy
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rolecall.kube.client import Client
@@ -97,10 +97,12 @@ class FakeCluster(Client):
         new = known | {"status": merged.get("status")} if subresource else _replaced(known, merged)
         return copy.deepcopy(known) if new == known else self._store(gvk, key, new)
 
-    async def delete(self, gvk: GVK, key: ObjectKey) -> None:
+    async def delete(self, gvk: GVK, key: ObjectKey, preconditions: Mapping[str, str] | None = None) -> None:
         """Delete an object, or mark it as long as finalizers hold it."""
         self._enter("delete")
         known = self._known(gvk, key)
+        if preconditions and not preconditions.items() <= known["metadata"].items():
+            raise ConflictError(409, "Conflict", f"{key} doesn't have {preconditions}")
         mark = {"deletionTimestamp": DELETED_AT, "generation": known["metadata"]["generation"] + 1}
         if not is_being_deleted(known):
             self._store(gvk, key, known | {"metadata": known["metadata"] | mark})

@@ -12,7 +12,7 @@ An object may be too long, or too deeply nested for Python's JSON parser. It mus
 logged and requested again as PartialObjectMetadata: its metadata without its content.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -141,10 +141,14 @@ class Client(Connection):
         path = resource.path_of(key, subresource)
         return await self._send_object(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
 
-    async def delete(self, gvk: GVK, key: ObjectKey) -> None:
-        """Delete an object, with background propagation to its dependents. Raise NotFoundError."""
+    async def delete(self, gvk: GVK, key: ObjectKey, preconditions: Mapping[str, str] | None = None) -> None:
+        """Delete an object, with background propagation to its dependents. Raise NotFoundError.
+
+        Raise ConflictError if it doesn't have the uid and resourceVersion of the preconditions.
+        """
         resource = await self.resource(gvk)
-        await self._send_object(Request("DELETE", resource.path_of(key), body={"propagationPolicy": "Background"}))
+        body = {"propagationPolicy": "Background"} | ({"preconditions": dict(preconditions)} if preconditions else {})
+        await self._send_object(Request("DELETE", resource.path_of(key), body=body))
 
     async def list_pages(
         self, gvk: GVK, namespace: str | None = None, selection: Selection | None = None

@@ -28,6 +28,7 @@ from rolecall.runner.controller.manager import Manager
 from rolecall.runner.election.elector import Elector, election_of
 from rolecall.runner.election.shard_member import HeldShards, ShardMember
 from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.prune.decision import PRUNES_VARIABLE
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.record.recorder import Recorder
@@ -127,8 +128,9 @@ async def run_operator(
                 shards=shards,
                 runner=chosen,
                 root=root,
-                environment=run_environment(metrics_port),
+                environment={**run_environment(metrics_port), PRUNES_VARIABLE: "1"},
                 discovery=discovery,
+                inventories={},
                 metrics=metrics,
                 events=events,
                 recorder=recorder,

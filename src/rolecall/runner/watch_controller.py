@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.jsonpath import FieldPath
-from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, status_of
+from rolecall.kube.metadata import annotation_of, generation_of, is_being_deleted, metadata_of, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Trigger, Watch
@@ -38,11 +38,14 @@ from rolecall.runner.controller.triggers import (
 from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
 from rolecall.runner.election.shard_member import HeldShards, ShardedPrimaries
 from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION
 from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
 from rolecall.runner.reconcile.kubernetes_events import WARNING, EventRecorder, EventReporter, EventSpec
+from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, Reconciler
 from rolecall.runner.reconcile.status import (
@@ -73,7 +76,7 @@ _CONTENT_RETRY_SECONDS = 1.0
 
 _WATCHED_ANNOTATIONS = tuple(
     FieldPath.of_names("metadata", "annotations", name)
-    for name in (PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION, PERIOD_ANNOTATION)
+    for name in (PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION, PERIOD_ANNOTATION, PRUNE_ANNOTATION)
 )
 
 
@@ -101,6 +104,9 @@ class OperatorContext:
     """Additional variables of runs."""
 
     discovery: SharedDiscovery | None
+    inventories: dict[str, str]
+    """The inventories of all primaries, by their uid."""
+
     metrics: OperatorMetrics
     events: EventRecorder
     recorder: Recorder | None
@@ -136,6 +142,8 @@ class WatchController:
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.primaries.on_restore = self._on_restore
+        self._inventories = context.inventories
+        self._identity = f"{settings.leader_election_id or 'rolecall'}/{watch.content.path.stem}"
         self.reconciler = self._make_reconciler(context)
         self.orphaned_workspaces = OrphanedWorkspaces(
             context.root, self.primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget
@@ -172,8 +180,23 @@ class WatchController:
             self._metrics.status_rejected()
             context.events.record(obj, EventSpec(WARNING, "StatusRejected", problem))
 
+        def may_delete(key: ObjectKey) -> bool:
+            is_held = shards is None or shards.accepts(self.watch.gvk)(key)
+            return is_held and not self.queue.is_due_again(key, lambda cause: not self._is_self_trigger(key, cause))
+
+        shards = context.shards
+        pruner = Pruner(
+            watch=self.watch,
+            primaries=primaries,
+            record_event=context.events.record,
+            identity=self._identity,
+            may_delete=may_delete,
+            inventories=context.inventories,
+            metrics=self._metrics,
+        )
         return Reconciler(
             watch=self.watch,
+            pruner=pruner,
             primaries=primaries,
             launcher=launcher,
             status=StatusWriter(primaries, readiness, report, settings.moves_changed_conditions),
@@ -205,6 +228,10 @@ class WatchController:
         is_selected = new is not None and self.watch.selector.matches(new.labels)
         created = str(metadata_of(change.obj).get("creationTimestamp") or "") if is_selected else None
         self._metrics.set_created_at(key, created)
+        if inventory := annotation_of(change.obj, INVENTORY_ANNOTATION) if is_selected else None:
+            self._inventories[change.entry.uid] = inventory
+        else:
+            self._inventories.pop(change.entry.uid, None)
         for index in self._indexes:
             if is_selected:
                 index.update_primary(key, change.obj)

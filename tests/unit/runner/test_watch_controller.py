@@ -77,6 +77,7 @@ class Bench:
             root=root,
             environment={},
             discovery=None,
+            inventories={},
             metrics=OperatorMetrics("test", [THING]),
             events=EventRecorder(cluster),
             recorder=None,

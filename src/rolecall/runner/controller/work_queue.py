@@ -398,6 +398,10 @@ class WorkQueue(Generic[RequestT]):
         if kept and self._accepts(request):
             self._enqueue(request, kept)
 
+    def is_due_again(self, request: RequestT, counts: Callable[[Cause], bool]) -> bool:
+        """Return whether a request that is being processed was added in the meantime, with a cause that counts."""
+        return any(map(counts, self._processing.get(request, ())))
+
     def discard(self, belongs: Callable[[RequestT], bool]) -> None:
         """Drop the requests that a function selects, and their failures; those being processed continue."""
         for request in [each for each in self._queued if belongs(each)]:

@@ -24,6 +24,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decode_list, decompress, media_type, objects_in
 from rolecall.runner.proxy.ownership import Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import READ_VERBS, RequestInfo
+from rolecall.runner.proxy.seen_objects import SeenObject, seen_object
 from rolecall.runner.proxy.sessions import PendingRead, ProxiedRequest, Read
 from rolecall.system.logs import get_logger
 
@@ -38,43 +39,64 @@ class Inspection:
     """The content of a response, of a list without its objects, and how the objects in it name the primary.
 
     ``content`` is None if it could not be decoded. ``keys`` are those of the objects in a list, None if they were not
-    requested.
+    requested. ``seen`` has what matters of the objects after the run, None for an incomplete response.
     """
 
     content: Any = None
     ownerships: frozenset[Ownership] = field(default_factory=frozenset)
     keys: frozenset[ObjectKey] | None = None
+    seen: tuple[SeenObject, ...] | None = None
 
 
-def inspect_read(
-    body: bytes, info: RequestInfo, owner: Owner, *, needs_content: bool, needs_keys: bool = False
+def inspect_read(  # noqa: PLR0913 - each of the last three is what one of the observers needs
+    body: bytes,
+    info: RequestInfo,
+    owner: Owner,
+    *,
+    needs_content: bool,
+    needs_keys: bool = False,
+    needs_all: bool = False,
 ) -> Inspection:
     """Inspect the JSON of a response, which may be compressed; a body beyond the limit shows nothing.
 
-    A list that does not mention the owner is only decoded if its content is needed.
+    A list that does not mention the owner is only decoded if its content is needed, or all its objects are.
     """
     plain = decompress(body, MAX_INSPECTED_BYTES)
     if plain is None or len(plain) > MAX_INSPECTED_BYTES:
         return Inspection()
     may_name_owner = owner.uid.encode() in plain or PRIMARY_TYPE_ANNOTATION.encode() in plain
-    if info.verb == "list" and not may_name_owner and not needs_content:
-        return Inspection()
+    if info.verb == "list" and not (may_name_owner or needs_content or needs_all):
+        return Inspection(seen=())
     found: set[Ownership] = set()
     keys: set[ObjectKey] = set()
+    seen: list[SeenObject] = []
 
     def visit(obj: RawObject) -> None:
         if may_name_owner and (ownership := ownership_of(obj, owner)) is not None:
             found.add(ownership)
         if needs_keys:
             keys.add(ObjectKey.of_object(obj))
+        if may_name_owner or needs_all or info.verb != "list":
+            each = seen_object(info, obj, owner)
+            if info.verb != "list" or each.is_own or each.waits_for:
+                seen.append(each)
 
     if info.verb == "list":
         content = decode_list(plain, visit)
-        return Inspection(content, frozenset(found), frozenset(keys) if needs_keys and content else None)
+        is_complete = content is not None and content.get("kind") != "Table"  # which may have rows without objects
+        return Inspection(
+            content,
+            frozenset(found),
+            frozenset(keys) if needs_keys and content else None,
+            tuple(seen) if is_complete else None,
+        )
     content = decode(plain, "application/json")
     for obj in objects_in(content):
         visit(obj)
-    return Inspection(content, frozenset(found))
+    # The Status of an object that doesn't exist names it, that of a kind that isn't served doesn't.
+    is_status = isinstance(content, dict) and content.get("kind") == "Status"
+    is_complete = bool(seen) or (is_status and "name" in (content.get("details") or {}))
+    return Inspection(content, frozenset(found), seen=tuple(seen) if is_complete else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +122,10 @@ class ReadInspector:
         return run.reading(Read(resource, info.verb, key, query.get("labelSelector", ""), start))
 
     def should_inspect(self, info: RequestInfo, response: aiohttp.ClientResponse) -> bool:
-        """Return whether a response may contain dependents or the version of an object."""
+        """Return whether a response may contain dependents or the version of an object, or tell of its absence."""
         is_read = info.verb in {"get", "list"} and not info.is_long_running
         is_json = media_type(response.headers.get("Content-Type", "")) == "application/json"
-        return is_read and is_json and response.status == HTTPStatus.OK
+        return is_read and is_json and response.status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
 
     async def report(self, request: ProxiedRequest, found: Inspection) -> None:
         """Report the kind if a response shows dependents of the run's primary, and record the version of a GET."""

@@ -27,6 +27,7 @@ from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, BodyWorker, read_b
 from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_response, relay, upstream_headers
 from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read
 from rolecall.runner.proxy.request_info import authority_of, is_valid_target, origin_form, parse
+from rolecall.runner.proxy.seen_objects import seen_object
 from rolecall.runner.proxy.sessions import (
     SEPARATOR,
     Caller,
@@ -152,6 +153,7 @@ class Proxy:
                     logger.exception("Proxy request failed", method=request.method, target=target)
                     response = forward.internal_error(error)
             finally:
+                run.responded(proxied.info, 0 if response is None else response.status, proxied.seen)
                 if run.is_recorded:
                     proxied.finish(request, response)
                     run.exchanged(proxied)
@@ -205,6 +207,8 @@ class Proxy:
         if "application/json" in accepted and "protobuf" in accepted:
             headers["Accept"] = "application/json"
         result = await self._writes.send(proxied, headers)
+        if result.objects is not None:
+            proxied.seen = tuple(seen_object(info, obj, run.owner) for obj in result.objects)
         for obj in result.changed:
             session.record_version(info, resource_version_of(obj), ObjectKey.of_object(obj).name)
             run.wrote(obj)
@@ -218,6 +222,7 @@ class Proxy:
         info = proxied.info
         pending = await self._read_inspector.register(proxied)
         needs = {"needs_content": pending is not None, "needs_keys": pending is not None and pending.needs_keys}
+        needs["needs_all"] = proxied.run.follows_waiting
         status, found = 0, Inspection()
         data = request.content if request.body_exists else None
         timeout = forward.LONG_RUNNING_TIMEOUT if info.is_long_running else forward.REQUEST_TIMEOUT
@@ -231,6 +236,7 @@ class Proxy:
                 response = await relay(request, upstream_response, capture)
                 if is_inspected and capture is not None and (body := capture.body):
                     found = await self._worker.run(body, partial(inspect_read, body, info, proxied.run.owner, **needs))
+                    proxied.seen = found.seen
         finally:
             if pending is not None:
                 pending.record_response(status, found.content if status == HTTPStatus.OK else None, found.keys)

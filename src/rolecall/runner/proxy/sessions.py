@@ -33,6 +33,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NO_CONTEXT, BodyCapture, NewTraceparent, TraceContext
 from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.proxy.seen_objects import SeenObject
 
 SEPARATOR: Final = "."
 HIDDEN_MARK: Final = "hidden"
@@ -139,7 +140,8 @@ class ProxiedRun:
 
     The methods must return immediately. ``id`` identifies the run in the log; two runs are never equal. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. Only if ``is_recorded``, the run
-    gets requests with the bodies of their responses, and only if ``observes_reads``, its reads are registered.
+    gets requests with the bodies of their responses, and only if ``observes_reads``, its reads are registered. Only if
+    ``follows_waiting``, the objects of others in lists are examined.
     ``new_traceparent`` returns the ``traceparent`` to send with a request.
     """
 
@@ -148,6 +150,7 @@ class ProxiedRun:
     inject_owner: bool = True
     is_recorded: bool = False
     observes_reads: bool = False
+    follows_waiting: bool = False
     new_traceparent: NewTraceparent | None = None
 
     def about_to_write(self, group: str) -> None:
@@ -169,6 +172,12 @@ class ProxiedRun:
         the API server, and its response determines later which state the run has seen.
         """
         return None
+
+    def responded(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
+        """Receive any request, the status of its response (0: none), and the objects in it; None if it is unreadable.
+
+        Of the objects in a list, these are the run's own, and with ``follows_waiting`` those that wait.
+        """
 
     def exchanged(self, exchange: Exchange) -> None:
         """Receive a request and its response."""
@@ -236,6 +245,7 @@ class ProxiedRequest(Exchange):
 
     session: Session
     capture: BodyCapture | None = None
+    seen: tuple[SeenObject, ...] | None = None
     _clock: float = field(default_factory=time.monotonic)
 
     @property

@@ -80,11 +80,12 @@ _PRECONDITION_FAILED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The response to a write, its body, and the objects in it that the write has changed."""
+    """The response to a write, its body, the objects in it that the write has changed, and all, None if unreadable."""
 
     response: aiohttp.ClientResponse
     body: bytes
     changed: tuple[RawObject, ...] = ()
+    objects: tuple[RawObject, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +284,9 @@ def _with_changed_objects(result: WriteResult, version: str | None) -> WriteResu
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return result
     content: Any = decode(result.body, headers.get("Content-Type", ""))
-    changed = (obj for obj in objects_in(content) if uid_of(obj) and resource_version_of(obj) not in {"", version})
-    return WriteResult(result.response, result.body, tuple(changed))
+    objects = tuple(obj for obj in objects_in(content) if uid_of(obj))
+    changed = tuple(obj for obj in objects if resource_version_of(obj) not in {"", version})
+    return WriteResult(result.response, result.body, changed, None if content is None else objects)
 
 
 def with_delete_options(info: RequestInfo, body: bytes, content_type: str) -> RequestInfo:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.outcome import NO_RUN, Outcome
 
@@ -46,6 +47,7 @@ class ReconcileContext:
     status_before: RawObject = field(default_factory=dict)
     """The object's status before the operator marked it as running."""
 
+    pruning: Pruning = field(default_factory=Pruning)
     run: asyncio.Task[Outcome] | None = None
     interruption: Outcome | None = None
     """The outcome of a run that is interrupted or must not start, None if nothing stops it."""

@@ -40,12 +40,13 @@ from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
+from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.status import reported_by, should_mark_running
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.outcome import Outcome
+from rolecall.runner.runs.outcome import NO_RUN, Outcome
 from rolecall.runner.runs.own_writes import SelfTriggers
 from rolecall.runner.runs.process import new_ident
 from rolecall.system.blocking_work import uninterrupted
@@ -100,6 +101,7 @@ class Reconciler:
     metrics: "ControllerMetrics | None" = None
     recorder: RunRecorder | None = None
     reads: ReadTriggers | None = None
+    pruner: Pruner | None = None
     tracer: "Tracer | None" = None
     _long_runs: set[ObjectKey] = field(default_factory=set, init=False)
     """The objects whose last run was a long one."""
@@ -136,7 +138,8 @@ class Reconciler:
             outcome = "failed" if result.failed else "succeeded"
             if context.outcome.is_interrupted:
                 outcome = "interrupted"
-            ending = Ending(outcome, context.outcome, context.written_status, result.requeue_after_seconds)
+            run = replace(context.outcome, observations=NO_RUN.observations)  # records are kept
+            ending = Ending(outcome, run, context.written_status, result.requeue_after_seconds, context.pruning)
             if context.trace is not None:
                 await context.trace.finish(context.obj, context.record, ending)
             if self.recorder is not None and context.record is not None:
@@ -151,6 +154,8 @@ class Reconciler:
             context.outcome = await self._run(context)
             if not await self._save(context):
                 return Result(failed=True)
+            if self.pruner is not None:
+                context.pruning = await self.pruner.run_ended(context)
         except KubeError as error:
             if isinstance(error, NotFoundError | NotServedError) and not self._is_known(context):
                 return await self._clean_up(context.key)
@@ -283,6 +288,8 @@ class Reconciler:
         if outcome.requests_requeue:
             self.self_triggers.requeue_requested(context.key)
         result = after_success(context, has_finalizer=self.watch.finalizer is not None)
+        if (again_at := context.pruning.again_at) is not None:  # of this and the other time, the earlier counts
+            result = replace(result, requeue_at=min(again_at, result.requeue_at or again_at))
         duration = format_duration(outcome.duration_seconds)
         logger.info("Reconcile succeeded", duration=duration, requeue_after_seconds=result.requeue_after_seconds)
         self.events.succeeded(context)
@@ -307,6 +314,8 @@ class Reconciler:
         self.events.forget(key)
         if self.reads is not None:
             self.reads.forget(key)
+        if self.pruner is not None:
+            self.pruner.forget(key)
         if self.recorder is not None:
             self.recorder.forget(self.watch.gvk, key)
 

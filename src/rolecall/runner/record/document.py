@@ -244,6 +244,7 @@ class _Lines:
             "stats": dict(run.stats),
             "status": None if ending.status is None else dict(ending.status),
             "requeueAfterSeconds": ending.requeue_after_seconds,
+            "prune": {name: list(texts) for name, texts in ending.pruning.texts.items() if texts},
             "seconds": round(run.duration_seconds, 3),
             "complete": record.is_complete,
             "exchanges": len(record.exchanges),

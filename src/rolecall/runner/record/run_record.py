@@ -20,6 +20,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import GZIP_MAGIC
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.sessions import Exchange
+from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.runs.events import HIDDEN, RunEvent
 from rolecall.runner.runs.outcome import NO_RUN, Outcome
 
@@ -130,12 +131,13 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a reconcile ended, and the outcome of its run; ``status`` is the written status, or None."""
+    """How a reconcile ended, the outcome of its run, and what was pruned; ``status`` is the written one, or None."""
 
     outcome: str = "unknown"
     run: Outcome = NO_RUN
     status: Mapping[str, Any] | None = None
     requeue_after_seconds: float | None = None
+    pruning: Pruning = field(default_factory=Pruning)
 
 
 @dataclass(slots=True)

@@ -36,6 +36,9 @@ REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after",
 STATUS_ACTIONS = frozenset({"k8s_status", "operator_sdk.util.k8s_status", "rolecall.util.k8s_status"})
 """The actions by which a role writes conditions."""
 
+PRUNE_ACTION = "rolecall.util.prune"
+"""The action by which a role states that its run has named all objects that it needs."""
+
 DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
 """The actions that print a message for people."""
 
@@ -88,7 +91,7 @@ class RunEvent:
     its role, if it differs from ``task``. ``started`` is when the task of a result started, in ISO 8601. ``message`` is
     already censored and cut; ``stdout`` is what Ansible printed, without colors, and empty for a censored result.
     ``written`` are the conditions that ``k8s_status`` has set, with the api_version, kind, namespace, and name of its
-    object.
+    object. ``prune`` has the options of ``rolecall.util.prune``, None in it if they are hidden.
     """
 
     name: str = ""
@@ -109,6 +112,7 @@ class RunEvent:
     duration_seconds: float = 0.0
     requeue: Mapping[str, Any] | None = None
     written: Mapping[str, Any] | None = None
+    prune: Mapping[str, Any] | None = None
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
 
@@ -150,6 +154,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         duration_seconds=float(duration) if isinstance(duration, int | float) else 0.0,
         requeue=_requeue(name, data, result),
         written=_written(name, data, result),
+        prune=_prune(name, data, result),
         counts={key: _counts(data.get(key)) for key in _COUNT_NAMES} if stats else {},
         stats=_mapping(data.get("artifact_data")) if stats else {},
     )
@@ -226,6 +231,17 @@ def _written(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> M
     ]
     target = {key: _name(arguments.get(key)) for key in ("api_version", "kind", "namespace", "name")}
     return {**target, "conditions": conditions}
+
+
+def _prune(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the options with which ``rolecall.util.prune`` was reached, None for any other event."""
+    if name != "runner_on_ok" or data.get("task_action") != PRUNE_ACTION:
+        return None
+    if "censored" in result or result.get("_ansible_no_log") is True:
+        return {"options": None}
+    options = result.get("prune")
+    fits = isinstance(options, Mapping) and len(to_text(options)) <= _STDOUT_LIMIT_BYTES
+    return {"options": options} if fits else None
 
 
 def result_message(result: Mapping[str, Any]) -> str:

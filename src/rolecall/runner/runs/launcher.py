@@ -8,7 +8,7 @@ A log line never has arguments of tasks, nor anything of a result that ``no_log`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from rolecall.runner.config.settings import HIGHEST_VERBOSITY, LogEvents, Settin
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
 from rolecall.runner.reads.read_sets import ReadSets
 from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, cut, strip_colors
 from rolecall.runner.runs.outcome import Outcome
@@ -129,7 +130,7 @@ class Launcher:
             return Outcome.of_failure(f"Unable to run reconciliation: {error}")
         if outcome.is_successful:
             logger.info("Run succeeded")
-        return outcome
+        return replace(outcome, observations=run.observations)
 
     async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None) -> Run:
         key, gvk = ObjectKey.of_object(obj), self.watch.gvk
@@ -140,6 +141,7 @@ class Launcher:
             inject_owner=self.settings.inject_owner_reference,
             is_recorded=record is not None,
             observes_reads=self.reads is not None,
+            follows_waiting=annotation_of(obj, INVENTORY_ANNOTATION) is not None,
             new_traceparent=None if record is None else record.new_traceparent,
             own_writes=self.own_writes,
             on_dependent=self.on_dependent,

@@ -13,12 +13,13 @@ reason is judged by the size of the largest process. A run that succeeded before
 import itertools
 import re
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from rolecall.kube.quantities import format_bytes, parse_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.prune.observations import Observations
 from rolecall.runner.runs.events import RunEvent, cut
 
 Status = Literal["successful", "failed", "timeout", "canceled", "error", "unknown"]
@@ -89,6 +90,8 @@ class Outcome:
     ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``written`` are the conditions
     that the role has set, see ``RunEvent``. ``stats`` has the values of ``set_stats``. ``peak_memory_bytes`` is the
     most private memory that a process of the run had, 0 if unknown. A failure ``is_final`` if the object is its cause.
+    ``prune`` has the options of the task ``rolecall.util.prune`` if the run has reached it, and ``doubts`` are reasons
+    why a successful run may have left something out. ``observations`` have what the run has named.
     ``finalizer`` is the one that the run was for, empty for an ordinary run. ``reported`` is empty until the object has
     been read again.
     """
@@ -105,6 +108,9 @@ class Outcome:
     duration_seconds: float = 0.0
     peak_memory_bytes: int = 0
     is_final: bool = False
+    prune: Mapping[str, Any] | None = None
+    doubts: tuple[str, ...] = ()
+    observations: Observations = field(default_factory=Observations, repr=False, compare=False)
     finalizer: str = ""
     reported: Reported = Reported()
 
@@ -180,6 +186,8 @@ class OutcomeBuilder:
         self._requeue: tuple[float | None, float | None] = (None, None)
         self._requeue_failure: TaskFailure | None = None
         self._written: list[Mapping[str, Any]] = []
+        self._prune: Mapping[str, Any] | None = None
+        self._doubts: dict[str, None] = {}
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     def add(self, event: RunEvent) -> None:
@@ -202,6 +210,8 @@ class OutcomeBuilder:
                 self._recap, self._task = event, ""
             case name if name in _NO_HOSTS:
                 self._has_skipped_play = True
+        self._doubts.update(dict.fromkeys(_doubts_about(event)))
+        self._prune = event.prune or self._prune
         self._written.extend(filter(None, [event.written]))
         if event.requeue is not None:
             try:
@@ -232,6 +242,8 @@ class OutcomeBuilder:
             requeue_at=at,
             written=tuple(self._written),
             stats=self._recap.stats,
+            prune=self._prune,
+            doubts=tuple(self._doubts),
         )
 
     def _failures(self, ending: Outcome) -> list[TaskFailure]:
@@ -298,6 +310,16 @@ class OutcomeBuilder:
         body = itertools.takewhile(str.strip, lines[:origin])
         text = _ERROR_LINE.sub(r"\1", " ".join(line.strip() for line in body))
         return cut(text + "".join(_ORIGIN_LINE.sub(r" (\1)", line) for line in lines[origin : origin + 1]))
+
+
+def _doubts_about(event: RunEvent) -> Iterator[str]:
+    """Yield why a successful run with this event may have left something out."""
+    if event.name == "runner_on_failed":
+        yield f"the failure of task {event.task!r} was {'ignored' if event.ignored else 'rescued'}"
+    elif event.name == "runner_on_unreachable":
+        yield f"the host {event.host} was unreachable"
+    elif event.name in _NO_HOSTS:
+        yield "a play had no hosts"
 
 
 def _read_requeue(request: Mapping[str, Any]) -> tuple[float | None, float | None]:

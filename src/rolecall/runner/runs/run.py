@@ -18,8 +18,11 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.proxy.seen_objects import SeenObject
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import Exchange, PendingRead, ProxiedRun, Read
+from rolecall.runner.prune.observations import Observations
 from rolecall.runner.reads.read_sets import ObjectReads
 from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
 from rolecall.runner.runs.events import RunEvent
@@ -60,6 +63,7 @@ class Run(ProxiedRun):
     record: RunListener | None = None
     reads: ObjectReads | None = None
     discovery: RunDiscoveryHandle | None = None
+    observations: Observations = field(default_factory=Observations)
 
     def about_to_write(self, group: str) -> None:
         """Let the run query the API server again if the write may change what is served."""
@@ -83,6 +87,10 @@ class Run(ProxiedRun):
     def reading(self, read: Read) -> PendingRead | None:
         """Register a read in the read set of the object."""
         return None if self.reads is None else self.reads.register(read)
+
+    def responded(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
+        """Note what the run names."""
+        self.observations.add(info, status, seen)
 
     def exchanged(self, exchange: Exchange) -> None:
         """Record a request and its response."""

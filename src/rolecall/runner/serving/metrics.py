@@ -148,6 +148,8 @@ class OperatorMetrics:
         self.results = self._gauge("ansible_operator_reconcile_result", text, "GVK", "result")
         text = "Statuses of which the API server rejected or dropped a part, or all"
         self.rejections = self._counter("ansible_operator_status_rejections_total", text, "GVK")
+        text = "Objects that were deleted because no run names them any more, or with the mode report would have been"
+        self.prunings = self._counter("ansible_operator_pruned_objects_total", text, "GVK", "kind", "mode")
         text = "Duration of reconciles in seconds, including the play"
         self.reconciles = self._histogram("ansible_operator_reconciles", text, DEFAULT_BUCKETS, "GVK")
         prefix = "controller_runtime"
@@ -332,6 +334,10 @@ class ControllerMetrics:
     def status_rejected(self) -> None:
         """Count a status that the API server didn't store as it was sent."""
         self._metrics.rejections.labels(self._kind).inc()
+
+    def pruned(self, kind: str, mode: str) -> None:
+        """Count an object of this kind that was deleted, or would have been: the mode is ``delete`` or ``report``."""
+        self._metrics.prunings.labels(self._kind, kind, mode).inc()
 
     def set_created_at(self, key: ObjectKey, timestamp: str | None) -> None:
         """Set the ``creationTimestamp`` of a primary; None, or an invalid one, removes its series."""

@@ -18,8 +18,10 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rolecall.kube.references import GVK, plural_of
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
+from rolecall.runner.prune.decision import PRUNED_KINDS
 from rolecall.runner.record.access import ANY, FORMAT, OWN, Access, AccessSet, Usage
 from rolecall.runner.record.files import ACCESS
+from rolecall.runner.runs.events import PRUNE_ACTION
 from rolecall.workbench.permissions.manifests import Permission, RbacError
 from rolecall.workbench.yaml_files import yaml_files
 
@@ -39,7 +41,10 @@ _KEYWORDS: Final = frozenset(
     {"name", "when", "vars", "register", "tags", "loop", "until", "become", "notify", "no_log"}
 )
 _COMPUTING: Final = frozenset(
-    {"assert", "debug", "fail", "meta", "pause", "requeue_after", "set_fact", "set_stats", "validate_argument_spec"}
+    {
+        *("assert", "debug", "fail", "meta", "pause", "prune", "requeue_after", "set_fact", "set_stats"),
+        "validate_argument_spec",
+    }
 )
 """Actions that send no request to the API server, by the last part of their names."""
 
@@ -92,6 +97,8 @@ class Task:
     location: str
     name: str
     keys: frozenset[str]
+    pruned: frozenset[str] | None = None
+    """The plural names of further kinds that it prunes, None if it isn't ``rolecall.util.prune``."""
 
     @property
     def may_send_requests(self) -> bool:
@@ -124,7 +131,9 @@ class ContentFiles:
                 keys = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
                 name = str(keys["name"].value) if isinstance(keys.get("name"), ScalarNode) else ""
                 location = f"{path.relative_to(self.base)}:{node.start_mark.line + 1}"
-                found.append(Task(location, name, frozenset(keys)))
+                listed = keys.get(PRUNE_ACTION)
+                pruned = None if listed is None else frozenset(map(plural_of, _scalars(listed)))
+                found.append(Task(location, name, frozenset(keys), pruned))
         return found
 
     def has_name(self, name: str) -> bool:
@@ -263,6 +272,11 @@ def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tupl
     if recorded and watch.watch_dependent_resources:
         ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in watch.blacklist}
         wanted += [(each, reads, ", dependents") for each in sorted(recorded.dependents) if each not in ignored]
+    if recorded and (further := [task.pruned for task in source.files.tasks if task.pruned is not None]):
+        pruned = {(gvk_group, plural_of(kind)) for gvk_group, kind in PRUNED_KINDS}
+        owned = sorted(each for each in recorded.dependents if each in pruned or each[1] in frozenset().union(*further))
+        wanted.append(((group, plural), ("patch",), ", prune"))  # for the inventory
+        wanted += [(each, ("get", "delete"), ", prune") for each in owned]
     if recorded and recorded.blocks_deletion:
         wanted.append(((group, f"{plural}/finalizers"), ("update",), ", owner references that block deletion"))
     for (group_of_resource, resource), verbs, purpose in wanted:

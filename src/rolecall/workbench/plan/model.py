@@ -79,7 +79,7 @@ class ObjectPlan:
     ``status_before`` and ``status_after`` are the whole status of the primary. ``stopped_at`` names the task up to
     which the plan is complete, and the reason; it is empty for a complete plan. ``withheld`` are tasks that a plan does
     not run and whose results were not used. ``assumptions`` are sentences. ``failure`` is empty unless the runs would
-    fail.
+    fail. ``obsolete`` are sentences about objects that the role no longer names.
 
     ``secrets`` are values that must not be displayed, in addition to those of the Secrets in ``changes`` and
     ``writes``: the values of Secrets that the runs have read, and those that the watch marks as ``sensitive``.
@@ -92,6 +92,7 @@ class ObjectPlan:
     writes: tuple[PlannedWrite, ...] = ()
     status_before: Mapping[str, Any] = field(default_factory=dict)
     status_after: Mapping[str, Any] = field(default_factory=dict)
+    obsolete: tuple[str, ...] = ()
     requeue_after_seconds: float | None = None
     rounds: int = 1
     has_settled: bool = True

@@ -69,6 +69,7 @@ def _summary(found: Findings) -> str:
         return "the plan is incomplete"
     numbers = Counter(change.action for change in found.changes)
     parts = [f"{numbers[action]} to {action}" for action in Action if numbers[action]]
+    parts += [f"{len(found.plan.obsolete)} obsolete"] if found.plan.obsolete else []
     return ", ".join([*parts, *(["status changes"] if found.status else [])]) or "unchanged"
 
 
@@ -81,6 +82,9 @@ def _details(found: Findings) -> Iterator[Line]:
         yield from (Line(f"      by {task_text(task)}") for task in change.tasks)
         if change.action != Action.DELETE:
             yield from diff(change.before, change.after, " " * 6)
+    yield from (
+        Line(f"  {_SIGNS[Action.DELETE]} {shown(each)}", STYLES[_SIGNS[Action.DELETE]]) for each in plan.obsolete
+    )
     if found.status:
         yield Line("  ~ status", STYLES["~"])
         yield from diff(*found.status, " " * 6)
@@ -165,6 +169,7 @@ def _object_to_json(found: Findings) -> dict[str, Any]:
             for change in found.changes
         ],
         "status": found.status and _difference(*found.status),
+        "obsolete": [texts.shown(each) for each in plan.obsolete],
         "requeueAfterSeconds": plan.requeue_after_seconds,
         "rounds": plan.rounds,
         "settled": plan.has_settled,

@@ -251,6 +251,7 @@ async def plan_object(reconciles: PlannedReconciles) -> ObjectPlan:
     written = WrittenObjects(context.client)
     context.interceptor.before_write[watch.gvk, key] = written.capture
     before = await reconciles.status()
+    await reconciles.follow_obsolete_objects()
     causes: tuple[Cause, ...] = ()
     rounds = 0
     while True:
@@ -268,6 +269,7 @@ async def plan_object(reconciles: PlannedReconciles) -> ObjectPlan:
         writes=tuple(written.writes),
         status_before=before,
         status_after=await reconciles.status(),
+        obsolete=reconciles.pruning.texts.get("obsolete", ()),
         requeue_after_seconds=result.requeue_after_seconds,
         rounds=rounds,
         has_settled=not causes,

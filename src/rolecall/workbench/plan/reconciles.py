@@ -23,7 +23,10 @@ from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.prune.decision import PRUNES_VARIABLE, Pruning
+from rolecall.runner.prune.inventory import Inventory
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
+from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
@@ -184,6 +187,9 @@ class PlannedReconciles:
     assumptions: dict[str, None] = field(default_factory=dict)
     """Sentences about controllers that did not converge."""
 
+    pruner: Pruner | None = None
+    """Notes what the runs no longer name."""
+
     stopped_at: str = ""
     """The task up to which the runs are complete, and the reason; empty if they are complete."""
 
@@ -240,9 +246,15 @@ class PlannedReconciles:
         return self.requeue_causes or await self.controller_causes(written_versions(written))
 
     @property
+    def pruning(self) -> Pruning:
+        """What the last run no longer names."""
+        return self.recorder.records[-1].ending.pruning if self.recorder.records else Pruning()
+
+    @property
     def requeue_causes(self) -> tuple[Cause, ...]:
         """The request of the last run for another one; empty if it requested none."""
-        return (Cause("requeue_after"),) if self.last_outcome.requests_requeue else ()
+        is_due = self.last_outcome.requests_requeue or not self.pruning.is_stable
+        return (Cause("requeue_after"),) if is_due else ()
 
     async def controller_causes(self, written: Iterable[WrittenVersion]) -> tuple[Cause, ...]:
         """Wait for the controllers that change written objects of watched kinds; return why the object is due again."""
@@ -263,6 +275,7 @@ class PlannedReconciles:
         variables = planned_environment(
             directory, run_commands=context.runs_commands, max_wait_seconds=self.max_wait_seconds
         )
+        variables |= {} if self.pruner is None else {PRUNES_VARIABLE: "1"}
         runner = PlannedRunner(context.runner, variables)
         primaries = Primaries(context.client, watch.gvk, own_writes, self.may_write)
         return Reconciler(
@@ -283,6 +296,20 @@ class PlannedReconciles:
             events=EventReporter(_write_no_event),
             default_period_seconds=context.settings.reconcile_period_seconds,
             recorder=self.recorder,
+            pruner=self.pruner,
+        )
+
+    async def follow_obsolete_objects(self) -> None:
+        """From now on, note what runs no longer name as the operator would, whose name is in the inventory."""
+        role = self.watch.content.path.stem
+        inventory = Inventory.of(await self.context.client.get(self.watch.gvk, self.key))
+        self.pruner = Pruner(
+            watch=self.watch,
+            primaries=Primaries(self.context.client, self.watch.gvk, self.own_writes, self.may_write),
+            record_event=_write_no_event,
+            identity=inventory.by if inventory.by.endswith(f"/{role}") else role,
+            may_delete=lambda _key: False,
+            inventories={},
         )
 
     def _on_dependent(self, resource: ApiResource, _ownership: Ownership) -> None:

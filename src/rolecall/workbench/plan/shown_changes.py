@@ -152,7 +152,7 @@ class Findings:
             return ExitCode.INCOMPLETE
         if self.plan.failure:
             return ExitCode.FAILED
-        return ExitCode.DIFFERENT if self.changes or self.status else ExitCode.SAME
+        return ExitCode.DIFFERENT if self.changes or self.status or self.plan.obsolete else ExitCode.SAME
 
     @property
     def failure(self) -> str:

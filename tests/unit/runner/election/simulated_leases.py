@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from rolecall.kube.client import Client, Selection
@@ -121,7 +121,7 @@ class LeaseRequests(Client, ABC):
         written: RawObject = await self.transmit("update", lambda: self.server.replace(obj))
         return written
 
-    async def delete(self, _gvk: GVK, key: ObjectKey) -> None:
+    async def delete(self, _gvk: GVK, key: ObjectKey, _preconditions: Mapping[str, str] | None = None) -> None:
         """Delete a Lease."""
         await self.transmit("delete", lambda: self.server.delete(key.name))
 

@@ -106,7 +106,7 @@ async def test_run_has_a_secret_and_a_private_kubeconfig_only_while_it_lasts(
         seen.append((recorder.admits(job), stat.S_IMODE(kubeconfig.stat().st_mode)))
 
     recorder.during = inspect
-    assert await run(launcher) is SUCCESS
+    assert await run(launcher) == SUCCESS
     assert seen == [(True, 0o600)]
     assert recorder.job.ident == "7"
     assert not recorder.admits(recorder.job)

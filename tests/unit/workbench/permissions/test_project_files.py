@@ -182,11 +182,11 @@ def test_rules_of_a_new_project_go_to_the_file_of_the_kind(
     (tmp_path / "web" / "deploy").rename(tmp_path / "deploy")
     capsys.readouterr()
     before = {path: path.read_text() for path in (tmp_path / "deploy").rglob("*.yaml")}
-    code, printed, _ = rbac(GET, exchange("DELETE", f"{CONFIG_MAPS}/a"), arguments=WRITE)
+    code, printed, _ = rbac(GET, exchange("DELETE", CONFIG_MAPS), arguments=WRITE)
     changed = [path.name for path in before if path.read_text() != before[path]]
     assert (code, changed) == (0, ["demo.yaml"]), printed
     text = (tmp_path / "deploy/rbac/demo.yaml").read_text()
-    assert generated(text) == [("configmaps", "delete")]
+    assert generated(text) == [("configmaps", "deletecollection")]
     start, end = text.index(f"  {BEGIN}\n"), text.index(f"  {END}\n") + len(f"  {END}\n")
     assert text[:start] + text[end:] == before[tmp_path / "deploy/rbac/demo.yaml"]
 

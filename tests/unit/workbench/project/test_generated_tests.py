@@ -49,7 +49,7 @@ def test_a_new_project_passes_with_and_without_kinds(project: Path, tmp_path_fac
 @pytest.mark.parametrize(
     ("path", "old", "new", "finds"),
     [
-        ("deploy/rbac/website.yaml", "verbs: [get, list, watch]\n", "verbs: [get, list]\n", "may_watch"),
+        ("deploy/rbac/website.yaml", "verbs: [get, list, watch, patch]\n", "verbs: [get, list]\n", "may_watch"),
         ("deploy/rbac/website.yaml", "websites/status, ", "", "may_watch"),
         ("deploy/samples/website.yaml", "example.com/v1", "example.com/v2", "sample"),
         ("deploy/crds/websites.yaml", "served: true", "served: false", "served"),

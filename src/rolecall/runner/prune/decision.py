@@ -1,0 +1,172 @@
+"""Decides after a complete run what its object no longer needs, and when that may be deleted. Pure.
+
+A deletion needs three things at once: the author's word (the task ``rolecall.util.prune``), changed inputs (the spec or
+the role), and time.
+
+- A set of objects is *stable* when two successive complete runs with equal inputs have named it. Only a stable set
+  changes the inventory; before that, another run follows.
+- With equal inputs, missing objects leave the inventory and stay in the cluster: the role names them only sometimes.
+- With other inputs, missing objects become obsolete. A run that names one again ends that, and so do other inputs.
+- An object that is obsolete for long enough is due in a later run, unless the run has seen an object that still waits.
+- If a run names nothing at all, or most of the inventory is obsolete, a person must confirm.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rolecall.kube.quantities import parse_duration
+from rolecall.runner.prune.inventory import MAX_OBJECTS, Inventory, InventoryObject, digest_of_set
+from rolecall.runner.prune.observations import Observations
+
+PRUNES_VARIABLE: Final = "ROLECALL_PRUNES"
+"""Tells the task in a run that an operator knows earlier runs."""
+
+AFTER_SECONDS: Final = 300.0
+CONFIGMAP_SECONDS: Final = 3600.0
+WAIT_SECONDS: Final = 60.0
+"""The time until the next look at an object that isn't deleted yet because another one waits."""
+
+PRUNED_KINDS: Final = frozenset(
+    (group, kind)
+    for group, kinds in {
+        "": ("ConfigMap", "Service", "ServiceAccount"),
+        "apps": ("DaemonSet", "Deployment"),
+        "autoscaling": ("HorizontalPodAutoscaler",),
+        "batch": ("CronJob",),
+        "networking.k8s.io": ("Ingress", "NetworkPolicy"),
+        "policy": ("PodDisruptionBudget",),
+        "rbac.authorization.k8s.io": ("Role", "RoleBinding"),
+        "route.openshift.io": ("Route",),
+    }.items()
+    for kind in kinds
+)
+NEVER_PRUNED: Final = frozenset(
+    {("", "Namespace"), ("", "PersistentVolumeClaim"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
+)
+_FEW: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """The options of the task."""
+
+    after_seconds: float | None = None
+    kinds: frozenset[tuple[str, str]] = frozenset()
+    deletes: bool = True
+
+    @classmethod
+    def of_task(cls, raw: Mapping[str, Any]) -> "PruneOptions | None":
+        """Return the options in the result of the task; None if they are hidden or unreadable."""
+        try:
+            given = raw["options"]
+            after = None if given["after"] is None else parse_duration(given["after"])
+            return cls(after, frozenset((group, kind) for group, kind in given["kinds"]), given["mode"] == "delete")
+        except (ValueError, TypeError, LookupError):
+            return None
+
+    def prunes(self, each: InventoryObject) -> bool:
+        """Return whether an object is of a kind that may be deleted."""
+        kind = each.id.group, each.kind
+        return kind in PRUNED_KINDS | self.kinds and kind not in NEVER_PRUNED
+
+    def due_at(self, each: InventoryObject) -> float:
+        """Return when an obsolete object may be deleted."""
+        is_config = (each.id.group, each.kind) == ("", "ConfigMap")
+        default = CONFIGMAP_SECONDS if is_config else AFTER_SECONDS
+        return each.obsolete_since + (default if self.after_seconds is None else self.after_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRun:
+    """A complete run: the digest of its inputs, the primary's objects that it has named, and what else it has seen."""
+
+    inputs: str
+    own: tuple[InventoryObject, ...] = ()
+    observations: Observations = field(default_factory=Observations)
+    is_confirmed: bool = False
+    """Whether a person permits unusual deletions."""
+
+    @property
+    def digest(self) -> str:
+        """The digest by which runs are compared: of the inputs and the objects, without uids."""
+        return digest_of_set(self.inputs, (each.id for each in self.own))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The new inventory, the objects that have just become obsolete, those to delete now, and when to run again.
+
+    ``remark`` says for people why something isn't deleted now.
+    """
+
+    inventory: Inventory
+    newly_obsolete: tuple[InventoryObject, ...] = ()
+    due: tuple[InventoryObject, ...] = ()
+    again_at: float | None = None
+    remark: str = ""
+    needs_confirmation: bool = False
+    is_stable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What pruning did after a run, and why it did nothing, or not everything."""
+
+    again_at: float | None = None
+    """When the next run is due, in seconds since the epoch."""
+
+    is_stable: bool = True
+    """Whether the set of objects is known, so that the next run is not only to confirm it."""
+
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """``reasons``, ``obsolete``, and ``deleted`` for people."""
+
+
+def decide(
+    inventory: Inventory,
+    run: CompleteRun,
+    previous: str | None,
+    options: PruneOptions,
+    *,
+    now: float,
+) -> Decision:
+    """Return what follows from a complete run whose object has this inventory.
+
+    ``previous`` is the digest of the run before, None if it wasn't complete. ``now`` is in seconds since the epoch.
+    """
+    own, inputs = run.own, run.inputs
+    if len(own) > MAX_OBJECTS:
+        return Decision(
+            Inventory(), remark=f"the run has named {len(own)} objects, and at most {MAX_OBJECTS} are followed"
+        )
+    if run.digest not in (previous, digest_of_set(inventory.inputs, inventory.current)):
+        remark = "the next run must name the same objects"
+        return Decision(inventory, again_at=now + 1, remark=remark, is_stable=False)
+    has_same_inputs = inventory.inputs == inputs
+    newly: list[InventoryObject] = []
+    obsolete: list[InventoryObject] = []
+    for each in inventory.objects:
+        if run.observations.names(each.id, each.uid) or not options.prunes(each):
+            continue
+        if not each.obsolete_since and has_same_inputs:
+            continue
+        kept = each if each.obsolete_since and has_same_inputs else replace(each, obsolete_since=int(now))
+        obsolete.append(kept)
+        if not each.obsolete_since:
+            newly.append(kept)
+    # Only what an earlier run has marked is due: a deletion takes at least three runs.
+    marked = {each.id for each in inventory.objects if each.obsolete_since}
+    due = tuple(each for each in obsolete if each.id in marked and options.due_at(each) <= now)
+    result = Decision(Inventory(inputs, (*own, *obsolete)), tuple(newly), due if options.deletes else ())
+    later = [options.due_at(each) for each in obsolete if each not in due]
+    again_at = min(later, default=None) if options.deletes else None
+    if result.due and (waits := run.observations.waiting):
+        waiting, reason = next(iter(waits.items()))
+        remark = f"nothing is deleted while {waiting.resource} {waiting.key} waits: {reason}"
+        return replace(result, due=(), again_at=min([now + WAIT_SECONDS, *later]), remark=remark)
+    is_unusual = not own or (len(obsolete) > _FEW and 2 * len(obsolete) > len(inventory.objects))
+    if result.due and is_unusual and not run.is_confirmed:
+        remark = f"{len(obsolete)} of {len(inventory.objects)} objects are no longer named, so a person must confirm"
+        return replace(result, due=(), again_at=again_at, remark=remark, needs_confirmation=True)
+    return replace(result, again_at=again_at)

@@ -1,0 +1,107 @@
+"""What a run has named, what of it belongs to its object, and why the run may have left something out.
+
+A run *names* an object if it requests it by name, whatever the response, if it creates it, or if it receives it in a
+list. A collection that is deleted, watched, or listed in an unreadable format counts as named completely. Names are
+without version, and objects also compare by uid, because OpenShift serves some under two kinds.
+"""
+
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.proxy.seen_objects import SeenObject
+
+MAX_DOUBTS: Final = 5
+_LOST: Final = frozenset({0, 401, 403, 408, 429})
+_WHOLE: Final = frozenset({"watch", "deletecollection"})
+
+
+class ObjectId(NamedTuple):
+    """An object of any version."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> ObjectKey:
+        """The key."""
+        return ObjectKey(self.namespace, self.name)
+
+
+class Own(NamedTuple):
+    """An object of the primary as a run saw it last."""
+
+    version: str
+    uid: str
+
+
+@dataclass(slots=True)
+class Observations:
+    """The requests of one run; ``doubts`` are reasons why the run isn't complete, ``waiting`` why it may change."""
+
+    own: dict[ObjectId, Own] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    waiting: dict[ObjectId, str] = field(default_factory=dict)
+    others: dict[ObjectId, tuple[str, str, str]] = field(default_factory=dict)
+    """The version, uid, and owner's uid of the objects of others that the run requested by name."""
+
+    _ids: set[ObjectId] = field(default_factory=set)
+    _uids: set[str] = field(default_factory=set)
+    _collections: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def add(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
+        """Add a request with the status of its response (0: none) and the objects in it, None if it is unreadable."""
+        if status in _LOST or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.doubt(f"a request got {f'the status {status}' if status else 'no response'}: {describe(info)}")
+        if not info.is_resource or info.is_dry_run:
+            return
+        is_unknown = status == HTTPStatus.NOT_FOUND and (not info.name or (info.verb == "get" and seen is None))
+        if is_unknown:
+            self.doubt(f"the API server doesn't serve {describe(info)}")
+        requested = ObjectId(info.group, info.resource, info.key.namespace, info.name)
+        if info.name:
+            self._ids.add(requested)
+        if info.verb in _WHOLE or (not info.name and seen is None):
+            self._collections.add((info.group, info.resource, info.namespace))
+        if info.subresource not in ("", "status"):  # a Scale has the name of its object, but not its owners
+            return
+        if status == HTTPStatus.NOT_FOUND or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES):
+            self._drop(requested)
+        for each in seen or ():
+            self._add_object(info, each)
+
+    def _add_object(self, info: RequestInfo, seen: SeenObject) -> None:
+        found = ObjectId(info.group, info.resource, seen.key.namespace, seen.key.name)
+        self._ids.add(found)
+        self._uids.add(seen.uid)
+        self._drop(found)
+        if seen.is_own and not info.is_removal:
+            self.own[found] = Own(info.version, seen.uid)
+        if seen.waits_for and not info.is_removal:
+            self.waiting[found] = seen.waits_for
+        if info.name and seen.owner_uid and not seen.is_kept:
+            self.others[found] = info.version, seen.uid, seen.owner_uid
+
+    def _drop(self, gone: ObjectId) -> None:
+        self.own.pop(gone, None)
+        self.waiting.pop(gone, None)
+
+    def doubt(self, reason: str) -> None:
+        """Add a reason why the run may have left out something; the first few are kept."""
+        if reason not in self.doubts and len(self.doubts) < MAX_DOUBTS:
+            self.doubts.append(reason)
+
+    def names(self, found: ObjectId, uid: str) -> bool:
+        """Return whether the run has named an object."""
+        collections = ((found.group, found.resource, each) for each in ("", found.namespace))
+        return found in self._ids or uid in self._uids or not self._collections.isdisjoint(collections)
+
+
+def describe(info: RequestInfo) -> str:
+    """Return a request for people, for example ``get deployments.apps default/web``."""
+    resource = ".".join(filter(None, (info.resource, info.group)))
+    return " ".join(filter(None, (info.verb, resource, "/".join(filter(None, (info.namespace, info.name))))))

@@ -1,0 +1,274 @@
+"""Deletes what the runs of an object no longer name, if their role ends with ``rolecall.util.prune``.
+
+``Pruner.run_ended`` is called after each successful run, while its reconcile still holds the object. A wrong deletion
+can't be undone, and a missed one is made up for later. So every doubt keeps everything: ``decision.py`` decides from
+the inventory, and each deletion is checked against the live primary and the live object immediately before it.
+
+The inventory is written after the last deletion. A crash in between leaves objects in it that no longer exist, which
+the next run drops.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from rolecall.kube.errors import KubeError, NotFoundError, UnknownKindError
+from rolecall.kube.metadata import annotation_of, is_being_deleted, resource_version_of, uid_of
+from rolecall.kube.quantities import format_duration
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.content import Content, RoleContent
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.proxy.ownership import Owner
+from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION, is_own
+from rolecall.runner.prune.decision import WAIT_SECONDS, CompleteRun, Decision, PruneOptions, Pruning, decide
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject, digest_of_inputs
+from rolecall.runner.prune.observations import Observations
+from rolecall.runner.reconcile.context import ReconcileContext, is_paused
+from rolecall.runner.reconcile.kubernetes_events import NORMAL, WARNING, EventSpec
+from rolecall.runner.reconcile.status_writer import Primaries
+from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.logs import get_logger
+
+if TYPE_CHECKING:  # plans prune without metrics
+    from rolecall.runner.serving.metrics import ControllerMetrics
+
+logger = get_logger("prune")
+
+MAX_ATTEMPTS: Final = 5
+"""How many runs in a row may name different sets before no further one is requested for these inputs."""
+
+_SHOWN: Final = 10
+CONFIRM: Final = "confirm"
+
+
+class _StoppedError(Exception):
+    """The primary is no longer as the run has seen it."""
+
+
+@dataclass(slots=True)
+class Pruner:
+    """Prunes for the primaries of one kind; ``identity`` names the operator and the role in inventories."""
+
+    watch: Watch
+    primaries: Primaries
+    record_event: Callable[[RawObject, EventSpec], None]
+    identity: str
+    may_delete: Callable[[ObjectKey], bool]
+    """Returns whether this replica holds the object, and no request waits for it."""
+
+    inventories: Mapping[str, str]
+    """The inventories of all primaries of the operator, by their uid."""
+
+    metrics: "ControllerMetrics | None" = None
+    now: Callable[[], float] = time.time
+    _previous: dict[ObjectKey, str] = field(default_factory=dict)
+    """The digest of each object's last run, if that was complete."""
+
+    _attempts: dict[ObjectKey, tuple[str, int]] = field(default_factory=dict)
+    """The inputs of the runs in a row that have named different sets, and their number."""
+
+    async def run_ended(self, context: ReconcileContext) -> Pruning:
+        """Update the inventory after a run, and delete what is due. Raises nothing: errors are reasons."""
+        outcome, run = context.outcome, context.outcome.observations
+        await self._keep_for_others(context.key, run)
+        previous = self._previous.pop(context.key, None)
+        if outcome.prune is None or not outcome.is_successful or context.finalizing:
+            return Pruning()
+        options = PruneOptions.of_task(outcome.prune)
+        skips = outcome.prune["options"].get("skips", ()) if options else ()
+        reasons = [*outcome.doubts, *run.doubts, *(f"the play ran with {each}" for each in skips)]
+        if options is None:
+            reasons.append("the options of the task are hidden or unreadable")
+        elif not reasons:
+            try:
+                return await self._prune(context, options, previous)
+            except (KubeError, OSError) as error:
+                reasons.append(str(error))
+        logger.info("Nothing is pruned: the run may have left out objects", reasons=reasons)
+        return Pruning(texts={"reasons": tuple(reasons)})
+
+    async def _prune(self, context: ReconcileContext, options: PruneOptions, previous: str | None) -> Pruning:
+        primary, key, run = context.fresh, context.key, context.outcome.observations
+        inputs = await self._inputs(context.obj)
+        own = await self._own_objects(run)
+        inventory = Inventory.of(primary)
+        if inventory.by != self.identity:  # another operator, or another role, has other rules
+            inventory = Inventory()
+        is_confirmed = annotation_of(primary, PRUNE_ANNOTATION) == CONFIRM
+        complete = CompleteRun(inputs, own, run, is_confirmed)
+        self._previous[key] = complete.digest
+        decision = decide(inventory, complete, previous, options, now=self.now())
+        if not decision.is_stable:
+            return self._await_stability(key, inputs, decision)
+        self._attempts.pop(key, None)
+        self._announce(primary, decision, options)
+        left, deleted, reasons = await self._delete(context, inputs, decision)
+        await self._write(primary, left, is_used=is_confirmed and bool(deleted))
+        again_at = self.now() + WAIT_SECONDS if reasons else decision.again_at
+        remarks = tuple(filter(None, [decision.remark, *reasons]))
+        obsolete = tuple(self._described(each, options) for each in left.obsolete)
+        texts = {"reasons": remarks, "obsolete": obsolete, "deleted": tuple(map(str, deleted))}
+        return Pruning(again_at, texts=texts)
+
+    def _described(self, each: InventoryObject, options: PruneOptions) -> str:
+        after = format_duration(max(0, math.ceil(options.due_at(each) - self.now())))
+        verdict = f"deleted after {after}" if options.deletes else "not deleted, because the mode is report"
+        return f"{each}: no longer named by the role, {verdict}"
+
+    def _await_stability(self, key: ObjectKey, inputs: str, decision: Decision) -> Pruning:
+        known, count = self._attempts.get(key, (inputs, 0))
+        count = count + 1 if known == inputs else 1
+        self._attempts[key] = inputs, count
+        if count <= MAX_ATTEMPTS:
+            return Pruning(decision.again_at, is_stable=False, texts={"reasons": (decision.remark,)})
+        reason = f"{count} runs in a row with the same inputs have named different objects"
+        logger.info("Nothing is pruned: the role names other objects in each run", runs=count)
+        return Pruning(texts={"reasons": (reason,)})
+
+    async def _inputs(self, primary: RawObject) -> str:
+        content = self.watch.content
+        files = await run_in_thread(lambda: digest_of_content(content))
+        variables = {"vars": dict(self.watch.variables), "snakeCase": self.watch.snake_case_parameters}
+        return digest_of_inputs(primary, {"files": files, **variables})
+
+    async def _own_objects(self, run: Observations) -> tuple[InventoryObject, ...]:
+        """Return the own objects that a run has named, with their kinds. Raise KubeError if one isn't served."""
+        found = []
+        for each, seen in run.own.items():
+            resource = await self.primaries.client.resource_for_path(each.group, seen.version, each.resource)
+            if resource is None:
+                raise UnknownKindError(GVK(each.group, seen.version, each.resource))
+            found.append(InventoryObject(each, seen.version, resource.gvk.kind, seen.uid))
+        return tuple(found)
+
+    def _announce(self, primary: RawObject, decision: Decision, options: PruneOptions) -> None:
+        if decision.newly_obsolete:
+            names = _listed(decision.newly_obsolete)
+            ends = min(options.due_at(each) for each in decision.newly_obsolete)
+            when = datetime.fromtimestamp(ends, UTC).strftime("%H:%M:%SZ")
+            after = format_duration(max(0.0, ends - self.now()))
+            verdict = (
+                f"to be deleted after {after}, at {when}" if options.deletes else "not deleted: the mode is report"
+            )
+            logger.info("Objects are obsolete", objects=names, deletes=options.deletes)
+            message = f"No longer named by the role, {verdict}: {names}"
+            self.record_event(primary, EventSpec(NORMAL, "ObjectsObsolete", message))
+            if not options.deletes:
+                self._count(decision.newly_obsolete, "report")
+        if decision.needs_confirmation:
+            how = f'to delete them, set the annotation {PRUNE_ANNOTATION}: "{CONFIRM}"'
+            message = f"Nothing was deleted: {decision.remark}; {how}: {_listed(decision.inventory.obsolete)}"
+            self.record_event(primary, EventSpec(WARNING, "PruneNeedsConfirmation", message))
+
+    async def _delete(
+        self, context: ReconcileContext, inputs: str, decision: Decision
+    ) -> tuple[Inventory, list[InventoryObject], list[str]]:
+        """Delete what is due; return the inventory without what is gone, what was deleted, and why something wasn't."""
+        left, deleted, reasons = decision.inventory, [], []
+        for each in decision.due:
+            try:
+                await self._check_primary(context, inputs)
+            except (KubeError, OSError, _StoppedError) as error:
+                reasons.append(str(error))
+                break
+            try:
+                if await self._delete_object(context, each):
+                    deleted.append(each)
+                left = left.without(each.id)
+            except KubeError as error:
+                logger.warning("Failed to delete an obsolete object", object=str(each), reason=str(error))
+                reasons.append(f"{each}: {error}")
+        if deleted:
+            self._count(deleted, "delete")
+            logger.info("Obsolete objects deleted", objects=_listed(deleted))
+            message = f"Deleted, because the role no longer names them: {_listed(deleted)}"
+            self.record_event(context.fresh, EventSpec(NORMAL, "Pruned", message))
+        return left, deleted, reasons
+
+    async def _check_primary(self, context: ReconcileContext, inputs: str) -> None:
+        """Raise KubeError or _StoppedError unless the primary is still the one that the run has seen."""
+        live = await self.primaries.read_again(context.obj)
+        if is_paused(live) or is_being_deleted(live):
+            raise _StoppedError("the object is paused or being deleted")
+        if await self._inputs(live) != inputs:
+            raise _StoppedError("the object or its role changed")
+        if context.interruption is not None or not (self.primaries.may_write() and self.may_delete(context.key)):
+            raise _StoppedError("another run is due, or another replica may be the leader")
+
+    async def _delete_object(self, context: ReconcileContext, each: InventoryObject) -> bool:
+        """Delete an object; return False if it must stay, or is gone. Raise KubeError if it couldn't be deleted."""
+        client, gvk = self.primaries.client, GVK(each.id.group, each.version, each.kind)
+        is_namespaced = (await client.resource(self.watch.gvk)).namespaced
+        owner = Owner(self.watch.gvk, context.key, uid_of(context.obj), is_namespaced)
+        try:
+            live = await client.get(gvk, each.id.key)
+            if uid_of(live) != each.uid or not is_own(live, owner):
+                return False
+            await client.delete(gvk, each.id.key, {"uid": each.uid, "resourceVersion": resource_version_of(live)})
+        except NotFoundError:
+            return False
+        self.primaries.own_writes.record_removal((self.watch.gvk, context.key), each.uid)
+        return True
+
+    async def _write(self, primary: RawObject, inventory: Inventory, *, is_used: bool) -> None:
+        """Write the inventory if it changed, and remove a confirmation that was used."""
+        text = replace(inventory, by=self.identity).to_text() if inventory.objects else None
+        changed: dict[str, str | None] = (
+            {} if annotation_of(primary, INVENTORY_ANNOTATION) == text else {INVENTORY_ANNOTATION: text}
+        )
+        if is_used:
+            changed[PRUNE_ANNOTATION] = None
+        if changed and self.primaries.may_write():
+            key = ObjectKey.of_object(primary)
+            written = await self._annotate(self.watch.gvk, key, uid_of(primary), changed)
+            self.primaries.own_writes.record_write((self.watch.gvk, key), written)
+
+    async def _annotate(self, gvk: GVK, key: ObjectKey, uid: str, annotations: Mapping[str, str | None]) -> RawObject:
+        patch = {"metadata": {"uid": uid, "annotations": annotations}}  # the uid is a precondition
+        return await self.primaries.client.patch(gvk, key, patch)
+
+    async def _keep_for_others(self, key: ObjectKey, run: Observations) -> None:
+        """Mark the objects of other primaries' inventories that the run has requested by name: these stay."""
+        for found, (version, uid, owner_uid) in run.others.items():
+            if f'"{uid}"' not in self.inventories.get(owner_uid, "") or not self.primaries.may_write():
+                continue
+            name = f"{found.resource} {found.key}"
+            try:
+                resource = await self.primaries.client.resource_for_path(found.group, version, found.resource)
+                if resource is not None:
+                    written = await self._annotate(resource.gvk, found.key, uid, {PRUNE_ANNOTATION: "false"})
+                    self.primaries.own_writes.record_write((self.watch.gvk, key), written)
+                    logger.info("Keeping an object that roles of two objects use", object=name)
+            except KubeError as error:
+                logger.warning("Failed to mark an object that roles of two objects use", object=name, reason=str(error))
+
+    def _count(self, objects: Sequence[InventoryObject], mode: str) -> None:
+        if self.metrics is not None:
+            for each in objects:
+                self.metrics.pruned(each.kind, mode)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop the state of a deleted object."""
+        self._previous.pop(key, None)
+        self._attempts.pop(key, None)
+
+
+def digest_of_content(content: Content) -> str:
+    """Return a digest of the files of a role, or of a playbook. Raises OSError if one can't be read."""
+    path = content.path
+    files = sorted(path.rglob("*")) if isinstance(content, RoleContent) else [path]
+    found = hashlib.sha256()
+    for each in files:
+        if each.is_file() and "__pycache__" not in each.parts:
+            text = each.read_bytes()
+            found.update(f"{each.relative_to(path)} {len(text)} ".encode() + text)
+    return found.hexdigest()
+
+
+def _listed(objects: Sequence[InventoryObject]) -> str:
+    names = ", ".join(map(str, objects[:_SHOWN]))
+    return names if len(objects) <= _SHOWN else f"{names}, and {len(objects) - _SHOWN} more"

@@ -1,0 +1,103 @@
+import pytest
+
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.proxy.seen_objects import SeenObject
+from rolecall.runner.prune.observations import ObjectId, Observations, Own
+
+A = ObjectId("apps", "deployments", "ns", "a")
+
+
+def request(verb: str, name: str = "a", subresource: str = "", *, is_dry_run: bool = False) -> RequestInfo:
+    return RequestInfo(
+        verb,
+        is_resource=True,
+        group="apps",
+        version="v1",
+        namespace="ns",
+        resource="deployments",
+        name=name,
+        subresource=subresource,
+        is_dry_run=is_dry_run,
+    )
+
+
+def seen(name: str = "a", *, is_own: bool = True, waits_for: str = "") -> SeenObject:
+    return SeenObject(ObjectKey("ns", name), f"uid-{name}", is_own, waits_for)
+
+
+def test_response_shows_an_own_object() -> None:
+    found = Observations()
+    found.add(request("get"), 200, (seen(),))
+    assert found.own == {A: Own("v1", "uid-a")}
+
+
+@pytest.mark.parametrize("verb", ["get", "patch", "update", "delete"])
+@pytest.mark.parametrize("status", [200, 404, 409, 422])
+def test_request_names_its_object_whatever_the_response(verb: str, status: int) -> None:
+    found = Observations()
+    found.add(request(verb), status, None)
+    assert found.names(A, "")
+
+
+def test_created_and_listed_objects_are_named() -> None:
+    found = Observations()
+    found.add(request("create", ""), 201, (seen(),))
+    found.add(request("list", ""), 200, (seen("b"),))
+    assert found.own.keys() == {A, A._replace(name="b")}
+
+
+@pytest.mark.parametrize(("verb", "status"), [("delete", 200), ("delete", 202), ("get", 404), ("patch", 404)])
+def test_object_that_is_gone_is_no_longer_own(verb: str, status: int) -> None:
+    found = Observations()
+    found.add(request("get"), 200, (seen(waits_for="it waits"),))
+    found.add(request(verb), status, ())
+    assert (found.own, found.waiting) == ({}, {})
+    assert found.names(A, "")
+
+
+def test_the_last_response_decides() -> None:
+    found = Observations()
+    found.add(request("get"), 200, (seen(waits_for="it waits"),))
+    found.add(request("get"), 200, (seen(),))
+    assert found.waiting == {}
+    found.add(request("get"), 200, (seen(is_own=False),))
+    assert found.own == {}
+
+
+def test_scale_is_not_the_object() -> None:
+    """The response to a request for the scale has the object's name, but not its owners."""
+    found = Observations()
+    found.add(request("get"), 200, (seen(),))
+    found.add(request("patch", subresource="scale"), 200, (seen(is_own=False),))
+    assert found.own == {A: Own("v1", "uid-a")}
+
+
+def test_dry_run_names_nothing() -> None:
+    found = Observations()
+    found.add(request("create", "", is_dry_run=True), 201, (seen(),))
+    assert (found.own, found.names(A, "")) == ({}, False)
+
+
+@pytest.mark.parametrize("status", [0, 401, 403, 408, 429, 500, 503])
+def test_response_that_says_nothing_is_a_doubt(status: int) -> None:
+    found = Observations()
+    found.add(request("get"), status, None)
+    assert found.doubts
+
+
+@pytest.mark.parametrize("status", [200, 201, 304, 409, 415, 422])
+def test_response_of_modules_that_try_is_no_doubt(status: int) -> None:
+    found = Observations()
+    found.add(request("patch"), status, None)
+    assert not found.doubts
+
+
+def test_kind_that_is_not_served_is_a_doubt() -> None:
+    for each in (request("list", ""), request("create", ""), request("get")):
+        found = Observations()
+        found.add(each, 404, None)
+        assert found.doubts
+    found = Observations()
+    found.add(request("get"), 404, ())
+    assert not found.doubts
