@@ -72,7 +72,7 @@ def test_guide_starts_with_values_and_samples_of_the_scaffold() -> None:
 
 def test_program_accepts_the_arguments_in_the_rendered_deployment() -> None:
     kubectl = find_binaries(print)["kubectl"]
-    words = [kubectl, "kustomize", MEMCACHED.path / "config/default"]
+    words = [str(kubectl), "kustomize", str(MEMCACHED.path / "config/default")]
     rendered = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     (deployment,) = (each for each in yaml.safe_load_all(rendered) if each["kind"] == "Deployment")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
