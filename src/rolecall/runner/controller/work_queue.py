@@ -412,6 +412,7 @@ class WorkQueue(Generic[RequestT]):
             self._timers.stop(request)
         for request in [each for each in self._failures if belongs(each)]:
             self.forget(request)
+        self.metrics.forget(belongs)
 
     def _enqueue(self, request: RequestT, causes: Sequence[Cause]) -> None:
         priority = max(cause.priority for cause in causes)

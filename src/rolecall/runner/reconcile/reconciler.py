@@ -335,7 +335,7 @@ class Reconciler:
         With ``may_be_gone``, the operator has removed its finalizer, so an object that isn't found needs no status.
         """
         if self.metrics is not None and not outcome.is_interrupted:
-            self.metrics.run_ended(succeeded=outcome.is_successful)
+            self.metrics.run_ended(succeeded=outcome.is_successful, limit=outcome.limit)
         if not self.watch.manage_status:
             return True
         try:

@@ -89,7 +89,8 @@ class Outcome:
     ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
     ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``written`` are the conditions
     that the role has set, see ``RunEvent``. ``stats`` has the values of ``set_stats``. ``peak_memory_bytes`` is the
-    most private memory that a process of the run had, 0 if unknown. A failure ``is_final`` if the object is its cause.
+    most private memory that a process of the run had, 0 if unknown. ``limit`` is the limit that ended the run: time,
+    memory, disk, or empty. A failure ``is_final`` if the object is its cause.
     ``prune`` has the options of the task ``rolecall.util.prune`` if the run has reached it, and ``doubts`` are reasons
     why a successful run may have left something out. ``observations`` have what the run has named.
     ``finalizer`` is the one that the run was for, empty for an ordinary run. ``reported`` is empty until the object has
@@ -107,6 +108,7 @@ class Outcome:
     stats: Mapping[str, Any] = field(default_factory=dict)
     duration_seconds: float = 0.0
     peak_memory_bytes: int = 0
+    limit: str = ""
     is_final: bool = False
     prune: Mapping[str, Any] | None = None
     doubts: tuple[str, ...] = ()
@@ -244,6 +246,7 @@ class OutcomeBuilder:
             stats=self._recap.stats,
             prune=self._prune,
             doubts=tuple(self._doubts),
+            limit=ending.limit if failures else "",
         )
 
     def _failures(self, ending: Outcome) -> list[TaskFailure]:
@@ -359,7 +362,7 @@ def explain_memory(outcome: Outcome, limit_bytes: int, kill: MemoryKill | None) 
         return outcome
     if kill and not kill.by_kernel:  # other failures are consequences; only the task is worth keeping
         task = outcome.failures[-1].task if outcome.failures else ""
-        return replace(outcome, failures=(TaskFailure(task, "", cut(kill.reason)),))
+        return replace(outcome, failures=(TaskFailure(task, "", cut(kill.reason)),), limit="memory")
     text, failures = "", outcome.failures[-1:]
     limit, peak = format_bytes(limit_bytes), format_bytes(outcome.peak_memory_bytes)
     advice = "let the role process less at a time, or raise --run-memory-limit"
@@ -376,4 +379,4 @@ def explain_memory(outcome: Outcome, limit_bytes: int, kill: MemoryKill | None) 
     explained = (
         replace(each, message=cut(f"{text}: {each.message}")) if each in failures else each for each in outcome.failures
     )
-    return replace(outcome, failures=tuple(explained))
+    return replace(outcome, failures=tuple(explained), limit="memory")

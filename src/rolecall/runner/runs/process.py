@@ -247,7 +247,8 @@ class ProcessRunner:
         """Start the process, read its events until it ends or takes too long, and return the outcome."""
         deadline = None if spec.timeout_seconds is None else asyncio.get_running_loop().time() + spec.timeout_seconds
         limit = format_duration(spec.timeout_seconds or 0)
-        timed_out = Outcome.of_failure(f"the run took longer than its timeout of {limit} and was stopped", "timeout")
+        reason = f"the run took longer than its timeout of {limit} and was stopped"
+        timed_out = replace(Outcome.of_failure(reason, "timeout"), limit="time")
         try:
             async with asyncio.timeout_at(deadline):
                 process = await self.starter.start(spec)

@@ -199,7 +199,7 @@ class RunnerThread(threading.Thread):
             status, rc = runner.run()
             self.ending = {"status": status, "rc": rc}
         except ArtifactsTooLargeError as error:
-            self.ending = {"status": "error", "reason": str(error)}
+            self.ending = {"status": "error", "reason": str(error), "limit": "disk"}
         except Exception as error:  # noqa: BLE001 - whatever ansible-runner raises must reach the status of the object
             self.ending = {"status": "error", "reason": f"ansible-runner: {type(error).__name__}: {error}"}
         finally:

@@ -150,6 +150,10 @@ class OperatorMetrics:
         self.rejections = self._counter("ansible_operator_status_rejections_total", text, "GVK")
         text = "Objects that were deleted because no run names them any more, or with the mode report would have been"
         self.prunings = self._counter("ansible_operator_pruned_objects_total", text, "GVK", "kind", "mode")
+        text = "Objects whose last reconcile failed"
+        self.failing = self._gauge("ansible_operator_failing_objects", text, "GVK")
+        text = "Runs that a limit ended, by limit: time, memory, disk"
+        self.killed = self._counter("ansible_operator_killed_runs_total", text, "GVK", "limit")
         text = "Duration of reconciles in seconds, including the play"
         self.reconciles = self._histogram("ansible_operator_reconciles", text, DEFAULT_BUCKETS, "GVK")
         prefix = "controller_runtime"
@@ -170,6 +174,8 @@ class OperatorMetrics:
         text = "Requests that are waiting for a worker, by priority: high, medium, low"
         self.depth = self._gauge("workqueue_depth", text, *by, "priority")
         self.adds = self._counter("workqueue_adds_total", "Requests that were added to the queue", *by)
+        text = "Seconds since the oldest waiting request was added, 0 if none waits"
+        self.oldest = self._gauge("ansible_operator_oldest_waiting_request_seconds", text, "GVK")
         self.retries = self._counter("workqueue_retries_total", "Requests that are retried after a failure", *by)
         text = "Seconds that requests wait for a worker, by the priority in which they leave the queue"
         self.waited = self._histogram("workqueue_queue_duration_seconds", text, _QUEUE_BUCKETS, *by, "priority")
@@ -264,6 +270,7 @@ class ControllerMetrics:
         self._now = metrics.now
         self._queued: dict[Hashable, float] = {}
         """The time since which each request has been waiting."""
+        self._failing: set[Hashable] = set()
         self._taken: dict[Hashable, float] = {}
         metrics.workers.labels(name).set(workers)
         for outcome in _OUTCOMES:
@@ -272,6 +279,10 @@ class ControllerMetrics:
             family.labels(name)
         for family in (metrics.reconciles, metrics.rejections):
             family.labels(self._kind)
+        for limit in ("time", "memory", "disk"):
+            metrics.killed.labels(self._kind, limit)
+        metrics.failing.labels(self._kind).set_function(lambda: len(self._failing))
+        metrics.oldest.labels(self._kind).set_function(self._oldest_seconds)
         for result in ("succeeded", "failed"):
             metrics.results.labels(self._kind, result)
         metrics.unfinished.labels(name, name).set_function(lambda: sum(self._ages()))
@@ -286,6 +297,11 @@ class ControllerMetrics:
         """Return the seconds since a worker took each request in progress."""
         now = self._now()
         return [now - taken for taken in list(self._taken.values())]
+
+    def _oldest_seconds(self) -> float:
+        """Return the seconds since the oldest waiting request was added."""
+        now = self._now()
+        return now - min(list(self._queued.values()), default=now)
 
     def set_depth(self, priority: str, count: Callable[[], int]) -> None:
         """Let ``count`` return the waiting requests of a priority, whenever the metrics are read."""
@@ -307,6 +323,10 @@ class ControllerMetrics:
         """Record that a request left the queue without a worker."""
         del self._queued[request]
 
+    def forget(self, belongs: Callable[[Any], bool]) -> None:
+        """Drop the failures of requests that another replica takes over."""
+        self._failing -= {each for each in self._failing if belongs(each)}
+
     def retried(self, _request: Hashable) -> None:
         """Record that a request will be retried after a failure."""
         self._metrics.retries.labels(self._name, self._name).inc()
@@ -320,6 +340,7 @@ class ControllerMetrics:
         metrics.seconds.labels(name).observe(seconds)
         metrics.reconciles.labels(self._kind).observe(seconds)
         families = {"panic": metrics.panics, "terminal": metrics.terminal_errors}
+        (self._failing.add if outcome in {"error", *families} else self._failing.discard)(request)
         if outcome in families:
             families[outcome].labels(name).inc()
             outcome = "error"
@@ -327,8 +348,10 @@ class ControllerMetrics:
             metrics.errors.labels(name).inc()
         metrics.total.labels(name, outcome).inc()
 
-    def run_ended(self, *, succeeded: bool) -> None:
-        """Count a run by its result, or a failure before it."""
+    def run_ended(self, *, succeeded: bool, limit: str = "") -> None:
+        """Count a run by its result and the limit that ended it, or a failure before it."""
+        if limit:
+            self._metrics.killed.labels(self._kind, limit).inc()
         self._metrics.results.labels(self._kind, "succeeded" if succeeded else "failed").inc()
 
     def status_rejected(self) -> None:

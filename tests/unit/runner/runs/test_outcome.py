@@ -156,6 +156,10 @@ def test_failing_exit_after_a_clean_recap_is_a_failure() -> None:
     assert "250" in outcome_of([recap(ok=1)], Outcome("failed", 250)).message
 
 
+def test_run_that_succeeded_before_its_limit_was_not_ended_by_it() -> None:
+    assert outcome_of([recap()], Outcome("successful", 0, limit="disk")).limit == ""
+
+
 def test_timeout_names_the_running_task() -> None:
     outcome = outcome_of([started("A"), started("Wait for it")], Outcome.of_failure("took longer than 5s", "timeout"))
     assert outcome.status == "timeout"
@@ -253,6 +257,7 @@ def test_failure_that_reports_memory_is_out_of_memory(reported: str) -> None:
     assert found.failures[0] == OTHER
     assert found.failures[1].message.startswith("out of memory: a process of the run needed more than 400Mi")
     assert reported in found.failures[1].message
+    assert found.limit == "memory"
 
 
 def test_failure_of_a_large_process_without_a_reason_is_probably_out_of_memory() -> None:
@@ -279,7 +284,8 @@ def test_other_outcome_is_unchanged(outcome: Outcome, limit: int, kill: MemoryKi
 
 def test_kill_replaces_other_failures_except_for_the_task() -> None:
     consequence = TaskFailure("Eat", "", "the process of the run ended unexpectedly with exit code -9")
-    assert explain_memory(failure(OTHER, consequence), LIMIT, MemoryKill("killed")).message == "Task 'Eat': killed"
+    found = explain_memory(failure(OTHER, consequence), LIMIT, MemoryKill("killed"))
+    assert (found.message, found.limit) == ("Task 'Eat': killed", "memory")
 
 
 def test_kernel_kill_is_put_before_the_last_failure() -> None:

@@ -88,7 +88,8 @@ def spec(root: Path, timeout_seconds: float | None = None) -> RunSpec:
 
 async def test_timeout_includes_the_start_of_the_process(tmp_path: Path) -> None:
     running = ProcessRunner(Starter()).run(spec(tmp_path, 0.05), lambda _: None)
-    assert (await asyncio.wait_for(running, 20)).status == "timeout"
+    outcome = await asyncio.wait_for(running, 20)
+    assert (outcome.status, outcome.limit) == ("timeout", "time")
 
 
 @pytest.fixture
@@ -101,7 +102,8 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Starter:
 
 async def test_process_that_cannot_be_killed_does_not_block_its_timeout(hanging: Starter, tmp_path: Path) -> None:
     running = ProcessRunner(hanging).run(spec(tmp_path, 0.05), lambda _: None)
-    assert (await asyncio.wait_for(running, 20)).status == "timeout"
+    outcome = await asyncio.wait_for(running, 20)
+    assert (outcome.status, outcome.limit) == ("timeout", "time")
 
 
 async def test_process_that_cannot_be_killed_does_not_block_its_cancellation(hanging: Starter, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ NAME, KIND = "thing-v1-controller", "example.com/v1, Kind=Thing"
 QUEUE = {"name": NAME, "controller": NAME}
 CREATED = 'resource_created_at_seconds{group="example.com",kind="Thing",name="one",namespace="default",version="v1"}'
 PRIORITIES = ("high", "medium", "low")
+LIMITS = ("time", "memory", "disk")
 Value = Callable[..., float | None]
 
 
@@ -362,3 +363,41 @@ def test_long_name_of_a_metric_is_invalid_and_not_logged_whole(role_metrics: Met
         role_metrics.post("n" * 1_000_000, gauge={"increment": True})
     assert role_metrics.lines() == []
     assert len(str(logged)) < 1000
+
+
+@pytest.mark.parametrize("outcome", ["error", "terminal", "panic"])
+def test_object_is_failing_from_its_failure_until_its_next_success(
+    controller: ControllerMetrics, value: Value, outcome: str
+) -> None:
+    def reconcile(key: ObjectKey, result: str) -> None:
+        controller.added(key)
+        controller.taken(key, "high")
+        controller.ended(key, result)
+
+    for key in (ONE, ObjectKey("default", "two"), ONE):
+        reconcile(key, outcome)
+    assert value("ansible_operator_failing_objects", GVK=KIND) == 2
+    reconcile(ONE, "requeue_after")
+    assert value("ansible_operator_failing_objects", GVK=KIND) == 1
+    controller.forget(lambda key: key.name == "two")
+    assert value("ansible_operator_failing_objects", GVK=KIND) == 0
+
+
+def test_oldest_waiting_request_ages_until_a_worker_takes_it(
+    controller: ControllerMetrics, value: Value, time: Time
+) -> None:
+    assert value("ansible_operator_oldest_waiting_request_seconds", GVK=KIND) == 0
+    controller.added(ONE)
+    time.seconds += 30
+    controller.added(ObjectKey("default", "two"))
+    time.seconds += 10
+    assert value("ansible_operator_oldest_waiting_request_seconds", GVK=KIND) == 40
+    controller.taken(ONE, "high")
+    assert value("ansible_operator_oldest_waiting_request_seconds", GVK=KIND) == 10
+
+
+def test_killed_runs_are_counted_by_limit(controller: ControllerMetrics, value: Value) -> None:
+    controller.run_ended(succeeded=False, limit="memory")
+    controller.run_ended(succeeded=False)
+    found = {limit: value("ansible_operator_killed_runs_total", GVK=KIND, limit=limit) for limit in LIMITS}
+    assert found == {"time": 0, "memory": 1, "disk": 0}
