@@ -115,15 +115,15 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
 def container_settings(container: Mapping[str, Any]) -> Settings | None:
     """Return the settings of a container that runs an operator, None for other containers and unknown command lines.
 
-    Without a command, a container is an operator if all its arguments are flags of the operator. It then has the entry
-    point of the Dockerfile, or of the runner image.
+    Without a command, a container is an operator if all its arguments are flags of the operator, or if it has none and
+    sets variables of Ansible. It then has the entry point of the Dockerfile, or of the runner image.
     """
     from rolecall.workbench.yaml_files import below, listed  # noqa: PLC0415 - as above
 
     command, arguments = ([str(each) for each in listed(container, key)] for key in ("command", "args"))
-    if not command and not arguments:
-        return None
     values = {str(below(each).get("name")): below(each).get("value") for each in listed(container, "env")}
+    if not command and not arguments and not any(name.startswith("ANSIBLE_") for name in values):
+        return None
     words = [
         _REFERENCE.sub(lambda found: str(values.get(found[1]) or found[0]), word)
         for word in (*(command or _entry_point()), *arguments)

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import yaml
 
+from rolecall.kube.selectors import selects
 from rolecall.runner.config.yaml_reader import all_documents
 from rolecall.workbench.yaml_files import below, listed, yaml_files
 
-_NAME: Final = "[kK]ustomization*"
 _KINDS: Final = re.compile(r"""kind["']?\s*:\s*["']?(Deployment|StatefulSet|(Cluster)?Role(Binding)?)\b""")
 _IDENTITIES: Final = dict.fromkeys(("containers", "env", "volumes"), "name") | {"volumeMounts": "mountPath"}
 """The lists that a strategic merge patch merges, each with the key that identifies an item."""
@@ -45,7 +45,7 @@ class Manifest:
 def manifest_sets(*paths: Path) -> Iterator[list[Manifest]]:
     """Yield the objects in these files and directories; those in one list are applied together."""
     for path in paths:
-        kustomizations = {file.parent: _kustomization(file.parent) for file in sorted(path.rglob(_NAME))}
+        kustomizations = {file.parent: _kustomization(file.parent) for file in sorted(path.rglob("[kK]ustomization*"))}
         used = {path for directory, each in kustomizations.items() for _, path in _references(directory, each)}
         for directory, kustomization in kustomizations.items():
             if directory not in used and kustomization.get("kind") != "Component":
@@ -58,7 +58,7 @@ def manifest_sets(*paths: Path) -> Iterator[list[Manifest]]:
 def _kustomization(directory: Path) -> Mapping[str, Any]:
     """Return the kustomization in a directory, empty if it can't be read."""
     with suppress(*_UNREADABLE):
-        return {**all_documents(min(directory.glob(_NAME)).read_text(encoding="utf-8"))[0]}
+        return {**all_documents(min(directory.glob("[kK]ustomization*")).read_text(encoding="utf-8"))[0]}
     return {}
 
 
@@ -102,7 +102,8 @@ def _apply(found: list[Manifest], patch: Any, target: Mapping[str, Any]) -> None
     pattern = f"{selected.get('kind', '.*')} {selected.get('name', '.*')}"
     for each in list(found):
         with_prefix = each.title.replace(" ", " .*-")  # a patch can use the name that another kustomization has set
-        if not re.fullmatch(pattern, each.title) and not re.fullmatch(with_prefix, pattern):
+        is_named = re.fullmatch(pattern, each.title) or re.fullmatch(with_prefix, pattern)
+        if not is_named or not selects(each.value, selected.get("labelSelector", ""), ""):
             continue
         if isinstance(patch, list):
             for operation in patch:
@@ -110,7 +111,7 @@ def _apply(found: list[Manifest], patch: Any, target: Mapping[str, Any]) -> None
         elif patch.get("$patch") == "delete":
             found.remove(each)
         else:
-            _merge(each.value, patch)
+            _merge(each.value, {key: patch[key] for key in patch if key not in ("kind", "metadata")})
 
 
 def _merge(base: dict[str, Any], patch: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from rolecall.cli.main import main
 from rolecall.cli.validate import container_settings
 from rolecall.workbench.project.manifests import check_manifests
+from tests.static.repository import ROOT
 
 KUSTOMIZATIONS = {
     "config/default/kustomization.yaml": """\
@@ -390,6 +391,14 @@ def test_entry_point_of_the_dockerfile_counts() -> None:
     assert found() == []
 
 
+@pytest.mark.parametrize(("variable", "count"), [("ANSIBLE_GATHERING", 1), ("LOG_LEVEL", 0)])
+def test_container_without_arguments_is_an_operator_if_it_sets_variables_of_ansible(variable: str, count: int) -> None:
+    containers = f"[{{name: operator, env: [{{name: {variable}, value: explicit}}]}}]"
+    pod = f"{{terminationGracePeriodSeconds: 10, containers: {containers}}}"
+    write({"config/operator.yaml": f"kind: Deployment\nspec: {{template: {{spec: {pod}}}}}\n"})
+    assert len(found()) == count
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -445,22 +454,42 @@ def test_invalid_objects_are_left_to_the_api_server(pod: str) -> None:
 
 
 def test_generated_project_has_no_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither alone nor with each of its components."""
     assert main(["init", "--domain", "example.com", "web"]) == 0
     monkeypatch.chdir(tmp_path / "web")
     assert main(["create", "api", "--group", "demo", "--version", "v1", "--kind", "Website"]) == 0
-    components = sorted(
-        path.parent for path in Path("deploy").rglob("kustomization.yaml") if "Component" in path.read_text()
-    )
-    for each in components:
-        directory = Path("deploy/composed") / each.name
-        write(
-            {
-                str(
-                    directory / "kustomization.yaml"
-                ): f"resources: [../..]\ncomponents: [../../{each.relative_to('deploy')}]\n"
-            }
-        )
-    assert found("deploy") == []
+    files = [file for file in Path("deploy").rglob("kustomization.yaml") if "kind: Component" in file.read_text()]
+    for file in files:
+        names = f"resources: [../../deploy]\ncomponents: [../../{file.parent}]\n"
+        write({f"overlays/{file.parent.name}/kustomization.yaml": names})
+    assert found("deploy", "overlays") == []
     deployment = Path("deploy/operator/deployment.yaml")
     deployment.write_text(deployment.read_text().replace("terminationGracePeriodSeconds: 45", ""))
-    assert len(found("deploy")) == 1 + len(components)
+    assert len(set(found("deploy", "overlays"))) == 1
+    assert len(found("deploy", "overlays")) == 1 + len(files)
+
+
+def test_scaffold_of_the_migration_guide_has_three_values_that_need_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "tests/integration/projects/memcached")
+    assert [each.partition(", key ")[2].partition(":")[0] for each in found()] == [
+        "terminationGracePeriodSeconds",
+        "limits.cpu",
+        "rules",
+    ]
+
+
+@pytest.mark.parametrize(("selector", "count"), [("tier notin (users)", 0), ("tier=users", 1)])
+def test_patch_applies_to_objects_with_its_labels(selector: str, count: int) -> None:
+    rules = "- op: replace\n  path: /rules\n  value: []\n"
+    role = (ROLE + EVENTS).replace("metadata:\n", "metadata:\n  labels: {tier: users}\n")
+    scaffold(role=role, default__manager_metrics_patch=rules)
+    kustomization = Path("config/default/kustomization.yaml")
+    target = f"target: {{kind: ClusterRole, labelSelector: {selector}}}"
+    kustomization.write_text(kustomization.read_text().replace("target: {kind: Deployment}", target))
+    assert len(found()) == count
+
+
+def test_patch_with_a_target_keeps_the_names_of_objects() -> None:
+    patch = "kind: any\nmetadata: {name: any}\nspec: {template: {spec: {terminationGracePeriodSeconds: 60}}}\n"
+    scaffold(MANAGER.replace("500m", "2"), default__manager_metrics_patch=patch)
+    assert found() == []
