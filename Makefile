@@ -33,8 +33,12 @@ IMG ?= localhost/rolecall:dev
 # The image of a release. RELEASE="--no-image" omits it.
 RELEASED_IMG ?= localhost/rolecall:$(VERSION)
 KUBECTL ?= kubectl
-# A variant is a directory of deploy/, such as deploy/podcount or deploy/secure-metrics.
-DEPLOY ?= deploy
+# What "make deploy" adds to the CRDs: a directory with a kustomization, and directories of deploy/components.
+DEPLOY ?= deploy/operator
+COMPONENTS ?=
+# "namespaced" is the last one, because it changes what the others add.
+COMPONENT_PATHS := $(patsubst %,../deploy/components/%,$(filter-out namespaced,$(COMPONENTS)) $(filter namespaced,$(COMPONENTS)))
+APPLY := $(KUBECTL) apply --server-side --force-conflicts
 
 ##@ Use
 
@@ -53,21 +57,32 @@ image: ## Build the operator image IMG with docker, podman, or buildah (TARGET=r
 	build/image $(IMG) $(TARGET)
 
 .PHONY: install
-install: ## Create the CRDs in the cluster of KUBECONFIG
-	$(KUBECTL) apply -k deploy/crds
+install: ## Create the CRDs in the cluster of KUBECONFIG, and the permissions of users on their kinds
+	$(APPLY) -k deploy/crds
+	$(APPLY) -k deploy/users
+
+.PHONY: deploy
+deploy: install .deploy ## Run the image IMG in the cluster, with the CRDs and the permissions (COMPONENTS="records monitoring": with components)
+	$(APPLY) -k .deploy
+
+.PHONY: undeploy
+undeploy: .deploy ## Remove the operator from the cluster; CRDs and objects stay
+	$(KUBECTL) delete --ignore-not-found -k .deploy
+	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(wildcard deploy/components/*/rbac.yaml))
 
 .PHONY: uninstall
 uninstall: ## Remove the CRDs and every object of these kinds
+	$(KUBECTL) delete --ignore-not-found -k deploy/users
 	$(KUBECTL) delete --ignore-not-found -k deploy/crds
 
-.PHONY: deploy
-deploy: ## Run image IMG in the cluster, with CRDs and permissions (DEPLOY=deploy/podcount: a variant)
-	$(KUBECTL) kustomize $(DEPLOY) | sed 's|image: localhost/rolecall:dev$$|image: $(IMG)|' | $(KUBECTL) apply -f -
-
-.PHONY: undeploy
-undeploy: ## Remove the operator from the cluster; CRDs and objects stay
-	$(KUBECTL) delete --ignore-not-found -k deploy/operator
-	$(KUBECTL) delete --ignore-not-found -f deploy/podcount/rbac.yaml -f deploy/secure-metrics/rbac.yaml
+# DEPLOY with COMPONENTS. A patch sets the image if IMG is given, whatever registry, tag, or digest it names.
+.PHONY: .deploy
+.deploy:
+	@mkdir -p .deploy
+	@printf '%s\n' --- 'resources:' '  - ../$(DEPLOY)' \
+	  $(if $(COMPONENT_PATHS),'components:' $(COMPONENT_PATHS:%='  - %')) \
+	  $(if $(filter-out file,$(origin IMG)),'patches:' '  - target:' '      kind: Deployment' '      name: rolecall' '    patch: |-' \
+	  '      - op: replace' '        path: /spec/template/spec/containers/0/image' '        value: $(IMG)') >.deploy/kustomization.yaml
 
 .PHONY: bundle
 bundle: .venv/.ready ## Write the OLM bundle of the samples to deploy/olm, for VERSION (unset: the project's) and image IMG

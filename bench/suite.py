@@ -116,7 +116,7 @@ async def _stage(directory: Path, effort: Effort) -> AsyncIterator[Stage]:
 
 
 def _define(kubectl: Kubectl) -> None:
-    parts = [PROJECT / each for each in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml")]
+    parts = [PROJECT / each for each in ("deploy/crds", "deploy/rbac", "deploy/components/podcount/rbac.yaml")]
     scalers = f"podscalers.{POD_SCALER.group}"
     manifests = [each for part in (*parts, CONTENT / "widgets.yaml") for each in read_manifests(part)]
     kubectl.apply(*(with_revision(each) if each["metadata"]["name"] == scalers else each for each in manifests))

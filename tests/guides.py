@@ -15,6 +15,15 @@ OF_PROJECT = "needs a registry and a cluster; tests/e2e/test_generated_project.p
 OF_SERIES = "the tests build the newest and the oldest series"
 OF_MATRIX = "make test-matrix runs the test in an environment with this ansible-core"
 OF_DEPLOYMENT = "tests/integration/test_deploy.py does it with its own image"
+OF_IMAGES = "tests/e2e/test_generated_project.py builds the images, and loads them into a node"
+OF_RECORDS = "needs pods that run; tests/e2e/test_generated_project.py does it"
+RECORDS_IN_A_CLUSTER = (
+    "make deploy IMG=registry.example/web:0.1.0 COMPONENTS=records",
+    "pod=$(kubectl -n web-system get lease web -o jsonpath='{.spec.holderIdentity}' | sed 's/_[^_]*$//')",
+    "kubectl -n web-system exec $pod -- rolecall record list /records",
+    "record=$(kubectl -n web-system exec $pod -- sh -c 'ls /records/*.failed.jsonl | tail -n 1')",
+    "kubectl -n web-system exec $pod -- cat $record >failure.jsonl",
+)
 OF_PODS = "needs pods that run, and runs until it is interrupted"
 OF_OLM = dict.fromkeys(
     re.findall(
@@ -123,7 +132,19 @@ GUIDES = (
             "rolecall cluster exec --name molecule-cluster -- molecule test -s cluster": "molecule",
         },
     ),
-    Guide("docs/guides/deploy.md", "tests/e2e/test_operator.py"),
+    Guide("docs/tutorials/deploy-samples.md", "tests/e2e/test_operator.py"),
+    Guide(
+        "docs/guides/deploy.md",
+        "tests/integration/test_deploy_guide.py",
+        left_out={
+            command: OF_IMAGES
+            for tag in ("0.1.0", "0.2.0")
+            for command in (
+                f"make image IMG=registry.example/web:{tag} RUNNER=registry.example/rolecall-runner:0.1.0",
+                f"docker push registry.example/web:{tag}",
+            )
+        },
+    ),
     Guide("docs/guides/update.md", "tests/integration/test_update_guide.py"),
     Guide("docs/guides/olm.md", "tests/integration/test_olm.py", left_out=OF_OLM),
     Guide(
@@ -140,11 +161,15 @@ GUIDES = (
         "docs/guides/dashboard.md",
         "tests/integration/test_dashboard.py",
         left_out={
-            "make deploy IMG=registry.example/rolecall:0.1.0 DEPLOY=deploy/dashboard": OF_DEPLOYMENT,
+            "make deploy IMG=registry.example/rolecall:0.1.0 COMPONENTS=dashboard": OF_DEPLOYMENT,
             "kubectl port-forward --namespace rolecall-system deployment/rolecall 8090": OF_PODS,
         },
     ),
-    Guide("docs/guides/replay.md", "tests/integration/test_replay_guide.py"),
+    Guide(
+        "docs/guides/replay.md",
+        "tests/integration/test_replay_guide.py",
+        left_out=dict.fromkeys(RECORDS_IN_A_CLUSTER, OF_RECORDS),
+    ),
     Guide("docs/reference/watches.md", INTEGRATION),
     Guide("docs/concepts/status.md", "tests/integration/test_guide.py"),
     Guide("docs/concepts/reconciliation.md", "tests/integration/test_guide.py"),

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,13 @@ class Reader:
         outcome = done(step, ended.returncode, ended.stdout + ended.stderr)
         self.all_done.append(outcome)
         assert outcome.is_as_shown, told(outcome)
+
+    def do_together(self, commands: Sequence[str]) -> str:
+        """Run commands of the page, which share variables, in one shell that stops at a failure; return its output."""
+        self._write_kubectl()
+        path = os.pathsep.join([str(self.programs), os.environ["PATH"]])
+        script = f"cd {shlex.quote(str(self.programs))}; {'; '.join(commands)}"
+        return self.cluster.do("env", f"PATH={path}", "bash", "-euo", "pipefail", "-c", script)
 
     def _write_kubectl(self) -> None:
         program = self.programs / "kubectl"

@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def defined(control_plane: ControlPlane) -> ControlPlane:
     """Return the control plane with CRDs and RBAC applied."""
     applier = Applier(control_plane.kubeconfig)
-    for part in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml"):
+    for part in ("deploy/crds", "deploy/rbac", "deploy/components/podcount/rbac.yaml"):
         applier.apply(read_manifests(PROJECT / part))
     applier.apply(DEFINITIONS)
     # Including those of the projects: a garbage collector takes up to half a minute to notice a new kind.

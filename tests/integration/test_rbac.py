@@ -160,7 +160,7 @@ async def test_the_rules_of_deploy_are_those_that_the_stories_need_and_these_suf
 ) -> None:
     async with recorded_stories(tmp_path / "deployed", account_kubeconfig, world) as operator:
         assert refusals(operator.directory) == []
-        rules = (PROJECT / "deploy/rbac", PROJECT / "deploy/podcount")
+        rules = (PROJECT / "deploy/rbac", PROJECT / "deploy/components/podcount")
         compared = rbac(
             operator.directory,
             *(word for path in rules for word in ("--compare", str(path))),

@@ -272,7 +272,7 @@ async def test_permissions_of_the_variant_suffice_and_missing_ones_are_logged_on
         await eventually(
             partial(_reasons, first, refused), lambda seen: "forbidden" in str(seen), TIMEOUT_SECONDS, "it says so"
         )
-        (role,) = [each for each in documents("deploy/shards/rbac.yaml") if each["kind"] == "Role"]
+        (role,) = [each for each in documents("deploy/components/shards/rbac.yaml") if each["kind"] == "Role"]
         await world.client.create(_role("shards", role["rules"][0], world))
         await world.client.create(_binding("shards", subject, world))
         await replicas.wait_for_shares(SHARDS)

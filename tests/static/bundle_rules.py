@@ -41,7 +41,7 @@ CATEGORIES = {
     "Streaming & Messaging",
 }
 CHANNELS = ("candidate", "fast", "stable")
-KINDS = {"ClusterServiceVersion", "CustomResourceDefinition", "Service"}
+KINDS = {"ClusterServiceVersion", "CustomResourceDefinition", "NetworkPolicy", "PodDisruptionBudget", "Service"}
 
 
 def has_its_shape(bundle: Bundle) -> Iterator[str]:
@@ -149,7 +149,7 @@ def speaks_to_people(bundle: Bundle) -> Iterator[str]:
 
 
 def grants_nothing_dangerous(bundle: Bundle) -> Iterator[str]:
-    """No wildcard, no CRDs, no roles, and no ServiceAccount next to the one that OLM creates."""
+    """No wildcard, no CRDs, no roles except for users of the kinds, and no ServiceAccount next to that of OLM."""
     strategy = bundle.csv["spec"]["install"]["spec"]
     for permission in strategy["clusterPermissions"] + strategy["permissions"]:
         for rule in permission["rules"]:
@@ -157,8 +157,12 @@ def grants_nothing_dangerous(bundle: Bundle) -> Iterator[str]:
                 yield f"a wildcard in {rule}"
             if {"apiextensions.k8s.io", "rbac.authorization.k8s.io"} & set(rule["apiGroups"]):
                 yield f"definitions and roles are OLM's to manage: {rule}"
+    groups = {crd["spec"]["group"] for crd in bundle.crds}
     for other in bundle.others:
-        if other["kind"] not in KINDS or "namespace" in other["metadata"]:
+        if other["kind"] == "ClusterRole":
+            if any(not groups.issuperset(rule["apiGroups"]) for rule in other["rules"]):
+                yield f"{other['metadata']['name']} grants users kinds that aren't those of the bundle"
+        elif other["kind"] not in KINDS or "namespace" in other["metadata"]:
             yield f"{other['kind']} {other['metadata']['name']!r} must not be in the manifests, or name no namespace"
 
 

@@ -14,12 +14,13 @@ from tests.static.repository import action, documents, plural, role_file, tasks,
 
 Permissions = dict[tuple[str, str], set[str]]
 
+DOCUMENTS = documents("deploy/rbac/*.yaml") + documents("deploy/components/podcount/*.yaml")
 OF_ROLES = {"rolecall": {"podscaler", "hikawa", "foo"}, "rolecall-podcount": {"podcount"}}
 
 
 def granted(name: str) -> Permissions:
     permissions: Permissions = defaultdict(set)
-    (role,) = [each for each in documents("deploy/*/*.yaml") if each["metadata"]["name"] == name and "rules" in each]
+    (role,) = [each for each in DOCUMENTS if each["metadata"]["name"] == name and "rules" in each]
     for rule in role["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -107,7 +108,7 @@ def test_every_watched_role_is_in_one_of_the_cluster_roles() -> None:
 
 @pytest.mark.parametrize("name", OF_ROLES)
 def test_a_cluster_role_is_bound_to_the_service_account(name: str) -> None:
-    bindings = [each for each in documents("deploy/*/*.yaml") if each["kind"] == "ClusterRoleBinding"]
+    bindings = [each for each in DOCUMENTS if each["kind"] == "ClusterRoleBinding"]
     (binding,) = [each for each in bindings if each["roleRef"]["name"] == name]
     (account,) = [each for each in documents("deploy/rbac/*.yaml") if each["kind"] == "ServiceAccount"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", **account["metadata"]}]

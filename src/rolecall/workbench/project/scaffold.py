@@ -428,6 +428,7 @@ def _additions(names: KindNames, new_kind: NewKind) -> tuple[tuple[str, str | No
         ("deploy/crds/kustomization.yaml", "resources", f"- {names.plural}.yaml"),
         ("deploy/rbac/kustomization.yaml", "resources", f"- {names.name}.yaml"),
         ("deploy/samples/kustomization.yaml", "resources", f"- {names.name}.yaml"),
+        ("deploy/users/kustomization.yaml", "resources", f"- {names.name}.yaml"),
     )
 
 

@@ -34,7 +34,7 @@ TASKS = """
     - name: Also unused
       ansible.builtin.command: kubectl get pods
 """
-SHARDS = Path(__file__).parents[4] / "deploy/shards/rbac.yaml"
+SHARDS = Path(__file__).parents[4] / "deploy/components/shards/rbac.yaml"
 Run = Callable[..., tuple[int, str, str]]
 Rules = dict[tuple[str, str, str], set[tuple[str, tuple[str, ...]]]]
 

@@ -142,6 +142,16 @@ def test_no_kind_gets_the_name_of_a_permission_of_the_operator(project: Path) ->
     assert all("-" in name.removeprefix("web-") for name in names)
 
 
+def test_users_of_a_kind_are_viewers_or_editors_and_the_operator_is_neither(project: Path) -> None:
+    create_api(project, WEBSITE).write()
+    assert read(project / "deploy/users/kustomization.yaml")["resources"] == ["website.yaml"]
+    roles = list(read_manifests(project / "deploy/users"))
+    assert [role["metadata"]["name"] for role in roles] == ["web-website-viewer", "web-website-editor"]
+    assert {resource for role in roles for rule in role["rules"] for resource in rule["resources"]} == {"websites"}
+    names = {role["metadata"]["name"] for role in read_manifests(project / "deploy/rbac")}
+    assert names.isdisjoint(role["metadata"]["name"] for role in roles)
+
+
 def test_a_plural_of_ones_own_names_the_definition(project: Path) -> None:
     create_api(project, NewKind("shop", "v1", "Website", "sites", with_role=True)).write()
     assert read(project / "deploy/crds/sites.yaml")["metadata"]["name"] == "sites.shop.example.com"
@@ -284,10 +294,14 @@ def test_a_value_that_is_missing_is_a_mistake() -> None:
 
 
 REPOSITORY = Path(__file__).parents[4]
-SHARED = {
+DEPLOYED = [
+    str(path.relative_to(REPOSITORY))
+    for part in ("operator", "components")
+    for path in sorted((REPOSITORY / "deploy" / part).rglob("*.*"))
+    if path.parent.name != "podcount"
+]
+SHARED = dict(zip(DEPLOYED, DEPLOYED, strict=True)) | {
     ".yamllint": ".yamllint",
-    "deploy/operator/deployment.yaml": "deploy/operator/deployment.yaml",
-    "deploy/operator/metrics_service.yaml": "deploy/operator/metrics_service.yaml",
     "molecule/default/tasks/control_plane_up.yml": "molecule/shared/tasks/control_plane_up.yml",
     "molecule/default/tasks/install.yml": "molecule/shared/tasks/install.yml",
     "molecule/default/tasks/operator_down.yml": "molecule/shared/tasks/operator_down.yml",
