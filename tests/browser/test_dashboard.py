@@ -74,6 +74,41 @@ async def test_page_updates_itself_and_keeps_the_focus(browser: Browser, site: S
         await expect(page.get_by_role("link", name="first")).to_be_focused()
 
 
+async def test_namespace_is_chosen_and_counted(browser: Browser, site: Site) -> None:
+    await site.create("good")
+    await site.create("too-large", size=200)
+    async with window(browser) as page:
+        await page.goto(site.url)
+        await page.get_by_label("Namespace").select_option(site.world.namespace)
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.get_by_role("heading", name=f"2 objects in {site.world.namespace}")).to_be_visible(
+            timeout=SOON
+        )
+        await expect(page.get_by_role("link", name="all 2")).to_be_visible()
+        await page.get_by_role("link", name="failed 1").click()
+        await expect(page.locator("table.objects tbody tr")).to_have_count(1)
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="too-large"))
+        await expect(row.get_by_text("the size is above 100").first).to_be_visible()
+        await row.locator(".reason summary").click()
+        await expect(row.locator(".reason p")).to_contain_text("the size is above 100")
+
+
+async def test_tree_is_read_when_the_page_is_opened_and_stays(browser: Browser, site: Site) -> None:
+    await site.create("first")
+    async with window(browser) as page:
+        await page.goto(site.path("first"))
+        tree = page.locator("ul.tree")
+        await expect(tree.get_by_text(f"{site.world.namespace}/size-of-first")).to_be_visible(timeout=SOON)
+        await expect(tree.get_by_text("ready")).to_be_visible()
+        await expect(page.locator("pre.spec")).to_contain_text("size: 1")
+        await site.world.patch(THING, "first", {"spec": {"size": 2}})
+        await expect(page.locator("a[id^=run-]")).to_have_count(2, timeout=SOON)  # the page has updated itself
+        await expect(tree.get_by_text(f"{site.world.namespace}/size-of-first")).to_be_visible()
+        await expect(page.locator("pre.spec")).to_contain_text("size: 1")
+        await page.get_by_role("link", name="Read again").click()
+        await expect(page.locator("pre.spec")).to_contain_text("size: 2")
+
+
 async def test_page_of_a_deleted_object_reports_this(browser: Browser, site: Site) -> None:
     await site.create("first")
     context = await browser.new_context()  # a missing part is an error to the console

@@ -1,5 +1,6 @@
 """The dashboard of a real operator, as a program reads it, and the commands of its guide."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,12 +9,17 @@ from typing import Any
 import aiohttp
 import pytest
 
+from rolecall.kube.errors import NotFoundError
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 from tests.guides import guide
 from tests.integration.conftest import wait_until_ready
-from tests.integration.operators import Operator
+from tests.integration.operators import PROJECT, Operator, copy_project
+from tests.integration.test_foo import FOO_MANIFEST
+from tests.integration.test_foo import NAME as FOO_NAME
 from tests.support.things import MANIFEST, THING, write_project
-from tests.support.world import TIMEOUT_SECONDS, World, eventually, is_true
+from tests.support.world import FOO, TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -26,6 +32,31 @@ TASKS = """
       metadata: {name: size, namespace: "{{ ansible_operator_meta.namespace }}"}
       data: {size: "{{ size | string }}"}
 """
+
+
+WEBSITE = """
+- name: Run the web server
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: web, namespace: "{{ ansible_operator_meta.namespace }}"}
+      spec:
+        replicas: "{{ size | int }}"
+        selector: {matchLabels: {app: web}}
+        template:
+          metadata: {labels: {app: web}}
+          spec: {containers: [{name: web, image: "web:1"}]}
+- name: Store the login
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: Secret
+      metadata: {name: login, namespace: "{{ ansible_operator_meta.namespace }}"}
+      stringData: {password: planted-Pa55word}
+"""
+PLANTED = "planted-Pa55word"
+LIST = "The operator is not permitted to list {} objects in {} (Forbidden)."
 
 
 @pytest.fixture
@@ -75,6 +106,71 @@ async def test_dashboard_shows_an_object_its_run_and_its_changes(page: str, worl
     assert task["span"]["start"] < created[0]["span"]["start"] + created[0]["span"]["length"]
     for each in ("", path, f"{path}/runs/{run['id']}"):
         assert "one" in await read(f"{page}{each}", "text/html")
+
+
+def outline(nodes: Any) -> list[Any]:
+    """Return a tree as nested lists of kinds and readiness."""
+    return [[each["kind"], each["verdict"]["readiness"], *outline(each["owned"])] for each in nodes]
+
+
+async def test_object_has_its_tree_events_and_masked_spec(tmp_path: Path, defined: ControlPlane, world: World) -> None:
+    write_project(tmp_path, WEBSITE, "sensitive: [$.spec.pin]")
+    operator = Operator(tmp_path, defined.kubeconfig, world.namespace, ("--ui-bind-address", "127.0.0.1:0"))
+    operator.start()
+    try:
+        await wait_until_ready(operator)
+        await world.create(MANIFEST.replace("size: 1", f"size: 2, pin: 1234, url: 'https://{PLANTED}@db'"))
+        await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
+        url = operator.messages("Serving the dashboard")[0]["url"]
+        url = f"{url}kinds/Thing.v1.test.rolecall.dev/{world.namespace}/one"
+
+        async def look() -> Any:
+            return json.loads(await read(url))["cluster"]
+
+        pods = [["Pod", "ready"], ["Pod", "ready"]]
+        tree = [["Secret", "ready"], ["Deployment", "ready", ["ReplicaSet", "ready", *pods]]]
+        view = await eventually(look, lambda seen: outline(seen["owned"]) == tree, TIMEOUT_SECONDS, "the tree is ready")
+        assert view["notes"] == []
+        assert [(each["reason"], each["count"]) for each in view["events"]] == [("Reconciled", 1)]
+        assert view["spec"] == ["spec:", "  pin: (masked)", "  size: 2", "  url: https://(masked)@db"]
+        text = await read(url, "text/html")
+        assert PLANTED not in text
+        assert "Reconciled" in text
+    finally:
+        assert operator.stop() == 0
+
+
+async def test_page_reports_missing_permissions_until_they_are_granted(
+    tmp_path: Path, account_kubeconfig: Path, defined: ControlPlane, world: World
+) -> None:
+    copy_project(tmp_path, "watches.yaml", "roles", "ansible.cfg")
+    operator = Operator(tmp_path, account_kubeconfig, world.namespace, ("--ui-bind-address", "127.0.0.1:0"))
+    operator.start()
+    granted = read_manifests(PROJECT / "deploy/components/dashboard/rbac.yaml")
+    try:
+        await wait_until_ready(operator)
+        await world.create(FOO_MANIFEST)
+        await world.wait_for(FOO, FOO_NAME, lambda obj: is_true(obj, "Successful"))
+        url = operator.messages("Serving the dashboard")[0]["url"]
+        url = f"{url}kinds/Foo.v1alpha1.samplecontroller.k8s.io/{world.namespace}/{FOO_NAME}"
+
+        async def look() -> Any:
+            return json.loads(await read(url))["cluster"]
+
+        tree = [["Deployment", "ready", ["ReplicaSet", "ready", ["Pod", "ready"], ["Pod", "ready"]]]]
+        view = await eventually(look, lambda seen: outline(seen["owned"]) == tree, TIMEOUT_SECONDS, "the tree is ready")
+        assert (view["notes"], view["events"]) == ([LIST.format("Event", world.namespace)], [])
+        assert LIST.format("Event", world.namespace) in await read(url, "text/html")
+
+        Applier(defined.kubeconfig).apply(granted)
+        view = await eventually(look, lambda seen: seen["events"], TIMEOUT_SECONDS, "the Events are listed")
+        assert view["notes"] == []
+    finally:
+        for obj in granted:
+            with contextlib.suppress(NotFoundError):
+                await world.client.delete(GVK.of_object(obj), ObjectKey.of_object(obj))
+        await world.delete(FOO, FOO_NAME)
+        assert operator.stop() == 0
 
 
 async def test_dashboard_is_read_only_and_rejects_other_hosts(page: str) -> None:
