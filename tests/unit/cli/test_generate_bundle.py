@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rolecall.cli.main import main
-from rolecall.workbench.project.scaffold import NewKind, create_api, init_project
+from rolecall.workbench.project.scaffold import FOLDER, NewKind, create_api, init_project
 from tests.static.bundle import kustomized
 
 IMAGE = "registry.example/web:1.2.3"
@@ -59,6 +59,22 @@ def test_component_of_the_project_is_part_of_its_bundle(monkeypatch: pytest.Monk
     csv = Path("deploy/olm/bundle/manifests/web.clusterserviceversion.yaml").read_text()
     assert "- --shards=12\n" in csv
     assert Path("deploy/olm/bundle/manifests/web-extra.configmap.yaml").is_file()
+
+
+COMPONENTS = sorted(path.name for path in (FOLDER / "project/deploy/components").iterdir())
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_each_component_of_the_scaffold_has_a_bundle_unless_it_sets_the_namespaces(
+    component: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("deploy/kustomization.yaml").open("a") as file:
+        file.write(f"components:\n  - components/{component}\n")
+    if component == "namespaced":
+        assert generate(kustomized(Path("deploy")), monkeypatch) == 1
+        assert "WATCH_NAMESPACE, but in a bundle OLM sets it" in capsys.readouterr().err
+    else:
+        assert generate(kustomized(Path("deploy")), monkeypatch) == 0
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def _deployment_spec(spec: Document, image: str) -> Document:
     if any(each["name"] == "WATCH_NAMESPACE" for each in environment):
         raise BundleError(
             "the Deployment sets WATCH_NAMESPACE, but in a bundle OLM sets it: remove it, for example the component "
-            "for one namespace"
+            "'namespaced'"
         )
     environment.append({"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": TARGETS}}})
     return made
