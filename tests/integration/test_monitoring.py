@@ -96,8 +96,7 @@ async def story(defined: ControlPlane, world: World, tmp_path: Path) -> AsyncIte
             replaced = await scrape(session, leading, has_new_server, "the fork server is replaced")
             await world.create(yaml.safe_dump(HELD))
             waiting.start()
-            status = 'leader_election_master_status{name="waiting"}'
-            follower = await scrape(session, waiting, lambda found: status in found, "the other replica waits")
+            follower = await scrape(session, waiting, is_waiting, "the other replica waits, with its requests")
         yield Story(healthy, failing, replaced, follower)
     finally:
         leading.stop()
@@ -143,6 +142,11 @@ def has_failed(found: Scrape) -> bool:
         and found[f'{killed}{{GVK="{HUNGRY}",limit="memory"}}'] > 0
         and found[f'ansible_operator_oldest_waiting_request_seconds{{GVK="{SLOW}"}}'] > 1
     )
+
+
+def is_waiting(found: Scrape) -> bool:
+    is_follower = found.get('leader_election_master_status{name="waiting"}') == 0
+    return is_follower and found[f'ansible_operator_oldest_waiting_request_seconds{{GVK="{SLOW}"}}'] > 0
 
 
 def has_new_server(found: Scrape) -> bool:

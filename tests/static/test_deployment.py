@@ -170,9 +170,10 @@ def test_dashboard_and_alerts_query_metrics_and_labels_that_exist(query: str) ->
     used = METRIC.findall(query)
     assert used
     grouped = {label for names in re.findall(r"by \(([^)]*)\)", query) for label in names.split(", ")}
+    labels = {name: (known | process)[name.removesuffix("_bucket")] for name, _ in used}
+    assert grouped <= set().union(*labels.values()) | OF_TARGETS
     for name, selected in used:
-        labels = (known | process)[name.removesuffix("_bucket")]
-        assert {*re.findall(r"(\w+)!?=", selected), *grouped} <= labels | OF_TARGETS
+        assert {*re.findall(r"(\w+)!?=", selected)} <= labels[name] | OF_TARGETS
 
 
 def test_each_alert_explains_itself_and_selects_the_metrics_of_this_operator() -> None:
