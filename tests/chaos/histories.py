@@ -320,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Changes objects while the API server responds wrongly, and compares the outcome with the specs.",
     )
     parser.add_argument(
-        "seeds", nargs="*", type=_seeds, metavar="FIRST-LAST", help="a range of seeds, or one (default: 1-200)"
+        "seeds", nargs="*", type=seeds_of, metavar="FIRST-LAST", help="a range of seeds, or one (default: 1-200)"
     )
     parser.add_argument(
         "--timeout",
@@ -372,7 +372,8 @@ async def _is_found(each: Histories, seed: int) -> bool:
     return bool(findings)
 
 
-def _seeds(text: str) -> range:
+def seeds_of(text: str) -> range:
+    """Return the seeds of a range, or of a single number."""
     first, _, last = text.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) < int(first):
         raise argparse.ArgumentTypeError(f"expected FIRST-LAST or one seed, found {text!r}")

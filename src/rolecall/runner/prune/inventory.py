@@ -107,6 +107,7 @@ def digest_of_inputs(primary: RawObject, others: Mapping[str, Any]) -> str:
     metadata = {name: value for name, value in metadata_of(primary).items() if name in _INPUT_METADATA}
     if isinstance(found := metadata.get("annotations"), dict):
         metadata["annotations"] = {name: found[name] for name in found if not name.startswith(_OWN_ANNOTATIONS)}
+    metadata = {name: value for name, value in metadata.items() if value}  # no annotation is the same as none left
     content = {name: value for name, value in primary.items() if name not in ("metadata", "status")}
     text = json.dumps([content, metadata, others], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

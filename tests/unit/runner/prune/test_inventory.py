@@ -81,5 +81,11 @@ def test_inputs_include_what_users_write(change: dict[str, Any]) -> None:
     assert digest_of_inputs({**PRIMARY, **change}, {}) != digest_of_inputs(PRIMARY, {})
 
 
+def test_first_annotation_of_the_operator_changes_no_inputs() -> None:
+    bare = {**PRIMARY, "metadata": {"name": "s", "uid": "u"}}
+    noted = {**PRIMARY, "metadata": {"name": "s", "uid": "u", "annotations": {"rolecall.dev/inventory": "x"}}}
+    assert digest_of_inputs(noted, {}) == digest_of_inputs(bare, {})
+
+
 def test_inputs_include_the_role() -> None:
     assert digest_of_inputs(PRIMARY, {"files": "1"}) != digest_of_inputs(PRIMARY, {"files": "2"})
