@@ -3,24 +3,24 @@
 An object is the primary's *own* if it names the primary as its only owner, exists because of the role alone, and
 nobody has opted it out. Adopted objects aren't, nor those of a Helm release, whose unchanged parts no run requests.
 
-An object that *waits* isn't in the state that its spec describes, by the conventions of kstatus: a role that reads it
-may do less than it will do later. A kind without conventions never waits.
+An object that *waits* isn't in the state that its spec describes, in the sense of kstatus: a role that reads it may do
+less than it will do later.
 """
 
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rolecall.kube.metadata import (
     annotation_of,
-    generation_of,
     is_being_deleted,
     labels_of,
     owner_references_of,
     status_of,
     uid_of,
 )
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.readiness import Readiness, verdict_on
+from rolecall.kube.references import GVK, ObjectKey, RawObject, plural_of
 from rolecall.runner.proxy.ownership import ADOPT_ANNOTATION, Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import RequestInfo
 
@@ -29,15 +29,8 @@ PRUNE_ANNOTATION: Final = "rolecall.dev/prune"
 
 _HELM_LABEL, _HELM = "app.kubernetes.io/managed-by", "Helm"
 _HELM_ANNOTATION: Final = "meta.helm.sh/release-name"
-_READY_CONDITIONS: Final = ("Ready", "Available")
-_WAITING_PHASES: Final = {("", "pods"): ("Pending",), ("", "persistentvolumeclaims"): ("Pending", "Lost")}
-_FINISHED_PODS: Final = (("", "pods", "Succeeded"), ("", "pods", "Failed"))
-_COUNTS: Final = {
-    "deployments": ("spec.replicas", ("updatedReplicas", "availableReplicas")),
-    "statefulsets": ("spec.replicas", ("updatedReplicas", "readyReplicas")),
-    "replicasets": ("spec.replicas", ("readyReplicas",)),
-    "daemonsets": ("status.desiredNumberScheduled", ("updatedNumberScheduled", "numberReady")),
-}
+_OBSERVED: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Pod", "Job", "PersistentVolumeClaim")
+_KINDS: Final = {plural_of(kind): kind for kind in _OBSERVED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,31 +62,16 @@ def seen_object(info: RequestInfo, obj: RawObject, owner: Owner) -> SeenObject:
     references = owner_references_of(obj)
     owner_uid = references[0].uid if len(references) == 1 and references[0].uid != owner.uid else ""
     is_kept = annotation_of(obj, PRUNE_ANNOTATION) == "false"
-    waits = next(waiting_for(info.group, info.resource, obj), "")
-    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner), waits, owner_uid, is_kept)
+    waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj)  # the run is what the primary waits for
+    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner), waits_for, owner_uid, is_kept)
 
 
-def waiting_for(group: str, resource: str, obj: RawObject) -> Iterator[str]:
-    """Yield the reasons why an object isn't in the state of its spec."""
-    status = status_of(obj)
-    observed, phase = status.get("observedGeneration"), status.get("phase")
-    if isinstance(observed, int) and observed < generation_of(obj):
-        yield "its controller hasn't observed its spec"
-    if group == "apps" and resource in _COUNTS:
-        wanted_field, counts = _COUNTS[resource]
-        wanted = _count(obj, wanted_field, 1)
-        yield from (f"{name} is below {wanted}" for name in counts if _count(status, name, 0) < wanted)
-    if phase in _WAITING_PHASES.get((group, resource), ()):
-        yield f"it is {phase}"
-    found = status.get("conditions")
-    states = {each.get("type"): each.get("status") for each in found or () if isinstance(each, dict)}
-    if (group, resource) == ("batch", "jobs") and "True" not in (states.get("Complete"), states.get("Failed")):
-        yield "it hasn't finished"
-    if (group, resource, phase) not in _FINISHED_PODS:
-        yield from (f"it isn't {name}" for name in _READY_CONDITIONS if states.get(name, "True") != "True")
-
-
-def _count(value: Any, path: str, default: int) -> int:
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, int) else default
+def why_waiting(info: RequestInfo, obj: RawObject) -> str:
+    """Return why an object isn't in the state of its spec, empty if it is. A Job waits until it has finished."""
+    kind = str(obj.get("kind") or _KINDS.get(info.resource, ""))  # items of lists have none
+    found = status_of(obj).get("conditions")
+    ended = {each.get("type") for each in found or () if isinstance(each, dict) and each.get("status") == "True"}
+    if (info.group, kind) == ("batch", "Job") and not ended & {"Complete", "Failed"}:
+        return "not finished"
+    verdict = verdict_on(GVK(info.group, info.version, kind), obj, time.time())
+    return "" if verdict.readiness is Readiness.READY else verdict.reason or verdict.readiness.value
