@@ -95,11 +95,14 @@ def web(cluster: Cluster, runner_image: str, tmp_path_factory: pytest.TempPathFa
         named = ("--group", "shop", "--version", "v1", "--kind", kind.title(), content)
         cluster.do("rolecall", "create", "api", *named, "--project", str(project.directory))
     project.edit("watches.yaml", "  role: website\n", f"  role: website\n{FINALIZER}")
-    project.edit(f"{RBAC}/website.yaml", "verbs: [get, list, watch]\n", "verbs: [get, list, watch, update]\n")
+    project.edit(
+        f"{RBAC}/website.yaml", "resources: [websites]\n    verbs: [", "resources: [websites]\n    verbs: [update, "
+    )
     for role, tasks in (("cleanup", CLEANUP), ("website", REFUSAL)):
         file = project.directory / f"roles/{role}/tasks/main.yml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{tasks}{file.read_text() if file.exists() else ''}")
+        rest = file.read_text().removeprefix("---\n") if file.exists() else ""
+        file.write_text(f"---{tasks}{rest}")
     project.build(IMAGE, runner_image)
     try:
         project.make("deploy", f"IMG={IMAGE}", "COMPONENTS=records")
