@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from aiohttp import web
+
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.metadata import annotation_of
@@ -35,6 +37,7 @@ from rolecall.workbench.controlplane import ControlPlane, components
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.chaos.campaign import progress
 from tests.chaos.histories import seeds_of
+from tests.chaos.relay import Respond
 from tests.chaos.replica import ACCOUNT, Replica, kept_running
 from tests.chaos.requests import accepted
 from tests.chaos.response_faults import ResponseFaults
@@ -112,11 +115,7 @@ class PruneHistory:
         parts = frozenset(chance.sample(_PARTS, 6))
         gated = [] if self.seed % 2 == 0 else chance.sample(sorted(parts), 3)
         await self._create_gate()
-        spec = {"parts": sorted(parts), "gated": gated}
-        obj = {"apiVersion": PRIMARY.api_version, "kind": PRIMARY.kind, "spec": spec}
-        await self.world.client.create({**obj, "metadata": {"name": self.name, "namespace": self.world.namespace}})
-        self.wanted.append((time.time(), parts))
-        await self._has_inventory(parts)
+        await self._create(parts, gated)
         for _ in range(chance.randint(8, 14)):
             parts = await self._step(chance, parts)
             await asyncio.sleep(chance.uniform(0.0, 1.5))
@@ -130,6 +129,34 @@ class PruneHistory:
         await self._want(parts - {gone})
         await self.world.wait_until_gone(CONFIG_MAP, f"{self.name}-{gone}", self.timeout_seconds)
         return []
+
+    async def run_with_kill(self, write: int) -> bool:
+        """Switch two of six parts off, and kill the operator after its write of this number.
+
+        Return whether it wrote so often.
+        """
+        parts = frozenset("abcdef")
+        await self._create(parts, [])
+        writes = 0
+
+        async def kill(request: web.Request) -> web.StreamResponse:
+            response = await self.replica.relay.exchange(request)
+            self.replica.may_end = True
+            self.replica.itself.kill()
+            return response
+
+        def choose(request: web.Request) -> Respond | None:
+            nonlocal writes
+            is_event = request.path.endswith("/events") or "/events/" in request.path
+            writes += request.method != "GET" and not is_event
+            return kill if writes == write and request.method != "GET" and not is_event else None
+
+        self.replica.relay.choose = choose
+        await self._want(parts - {"a", "b"})
+        for part in "ab":
+            await self.world.wait_until_gone(CONFIG_MAP, f"{self.name}-{part}", self.timeout_seconds)
+        await self._has_inventory(parts - {"a", "b"})
+        return writes >= write
 
     async def _step(self, chance: random.Random, parts: frozenset[str]) -> frozenset[str]:
         """Do something, and return the parts that the spec has then."""
@@ -158,6 +185,14 @@ class PruneHistory:
                     await self._want(changed)
                     return changed
         return parts
+
+    async def _create(self, parts: frozenset[str], gated: list[str]) -> None:
+        """Create the object, and wait until its inventory has the parts."""
+        spec = {"parts": sorted(parts), "gated": gated}
+        obj = {"apiVersion": PRIMARY.api_version, "kind": PRIMARY.kind, "spec": spec}
+        await self.world.client.create({**obj, "metadata": {"name": self.name, "namespace": self.world.namespace}})
+        self.wanted.append((time.time(), parts))
+        await self._has_inventory(parts)
 
     async def _want(self, parts: frozenset[str]) -> None:
         await self._patch({"spec": {"parts": sorted(parts)}})
@@ -217,6 +252,28 @@ class PruneHistories:
         with suppress(NotFoundError):
             await self.world.delete(PRIMARY, history.name)
         return found
+
+    async def findings_of_kills(self) -> tuple[int, list[str]]:
+        """Kill the operator after each of its writes in turn, while parts are switched off.
+
+        Return the number of writes that were followed by a kill, and what differs from the end state without one.
+        """
+        found: list[str] = []
+        number = 0
+        while not found:
+            even = 1000 + 2 * number  # parts may be deleted
+            history = PruneHistory(even, self.world, self.replica, self.faults, self.timeout_seconds)
+            try:
+                was_killed = await history.run_with_kill(number + 1)
+            except AssertionError as error:
+                return number, [f"killed after write {number + 1}: {error}"]
+            found += history.wrong_deletions(self._deletions())
+            await self.world.delete(PRIMARY, history.name)
+            await self.world.wait_until_gone(CONFIG_MAP, f"{history.name}-c", self.timeout_seconds)
+            if not was_killed:
+                break
+            number += 1
+        return number, found
 
     def _deletions(self) -> list[tuple[float, str]]:
         """Return the time and the name of each accepted deletion by the operator, from the audit log."""
@@ -280,7 +337,10 @@ async def _run_all(seeds: Sequence[int], directory: Path, timeout_seconds: float
             sys.stdout.write("".join(f"seed {seed}: {text}\n" for text in findings))
             sys.stdout.flush()
             found += [seed] if findings else []
-        progress(f"{len(histories.replica.messages('Reconcile started'))} runs since the last start of the operator")
+        kills, findings = await histories.findings_of_kills()
+        progress(f"Killed after each of {kills} writes: {'findings' if findings else 'none'}")
+        sys.stdout.write("".join(f"{text}\n" for text in findings))
+        found += [0] if findings else []
     return found
 
 

@@ -10,8 +10,12 @@ from tests.chaos.prune_histories import prune_histories
 from tests.support.world import TIMEOUT_SECONDS
 
 SEEDS = (2, 4, 7)
+FEWEST_WRITES = 5
+"""The writes while two parts are switched off: two of the status, two of the inventory, and two deletions."""
 
 
-async def test_histories_delete_only_what_was_switched_off(tmp_path: Path) -> None:
+async def test_histories_and_kills_after_each_write_delete_only_what_was_switched_off(tmp_path: Path) -> None:
     async with prune_histories(tmp_path, TIMEOUT_SECONDS) as each:
         assert {seed: found for seed in SEEDS if (found := await each.findings(seed))} == {}
+        kills, found = await each.findings_of_kills()
+        assert (kills >= FEWEST_WRITES, found) == (True, [])
