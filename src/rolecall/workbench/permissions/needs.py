@@ -97,8 +97,6 @@ class Task:
     location: str
     name: str
     keys: frozenset[str]
-    pruned: frozenset[str] | None = None
-    """The plural names of further kinds that it prunes, None if it isn't ``rolecall.util.prune``."""
 
     @property
     def may_send_requests(self) -> bool:
@@ -131,10 +129,21 @@ class ContentFiles:
                 keys = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
                 name = str(keys["name"].value) if isinstance(keys.get("name"), ScalarNode) else ""
                 location = f"{path.relative_to(self.base)}:{node.start_mark.line + 1}"
-                listed = keys.get(PRUNE_ACTION)
-                pruned = None if listed is None else frozenset(map(plural_of, _scalars(listed)))
-                found.append(Task(location, name, frozenset(keys), pruned))
+                found.append(Task(location, name, frozenset(keys)))
         return found
+
+    @cached_property
+    def pruned(self) -> frozenset[str] | None:
+        """The plural names of further kinds that the content, or a role that a playbook names, prunes; None if none."""
+        paths = list(yaml_files(self.base))
+        if not isinstance(self.content, RoleContent):
+            roles = (each for parent in (self.base, self.base.parent) for each in parent.glob("roles/*"))
+            texts = {text.rpartition("/")[2] for text in _scalars(_composed(self.content.path))}  # a role can be a path
+            named = [each for each in roles if each.name in texts]
+            paths = [self.content.path, *yaml_files(*(each / _TASK_DIRECTORIES[0] for each in named))]
+        tasks = [dict(node.value) for path in paths for node in _task_nodes(_composed(path))]
+        found = [value for task in tasks for key, value in task.items() if key.value == PRUNE_ACTION]
+        return frozenset(plural_of(kind) for value in found for kind in _scalars(value)) if found else None
 
     def has_name(self, name: str) -> bool:
         """Return whether a file has the name as a whole value, or a template has it as a word."""
@@ -272,9 +281,9 @@ def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tupl
     if recorded and watch.watch_dependent_resources:
         ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in watch.blacklist}
         wanted += [(each, reads, ", dependents") for each in sorted(recorded.dependents) if each not in ignored]
-    if recorded and (further := [task.pruned for task in source.files.tasks if task.pruned is not None]):
+    if recorded and (listed := source.files.pruned) is not None:
         pruned = {(gvk_group, plural_of(kind)) for gvk_group, kind in PRUNED_KINDS}
-        owned = sorted(each for each in recorded.dependents if each in pruned or each[1] in frozenset().union(*further))
+        owned = sorted(each for each in recorded.dependents if each in pruned or each[1] in listed)
         wanted.append(((group, plural), ("patch",), ", prune"))  # for the inventory
         wanted += [(each, ("get", "delete"), ", prune") for each in owned]
     if recorded and recorded.blocks_deletion:

@@ -20,7 +20,7 @@ WATCHES = """
 - group: demo.example.com
   version: v1
   kind: Demo
-  role: demo
+  {content}
   manageStatus: {status}
 """
 TASKS = """
@@ -47,8 +47,14 @@ def rbac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     (role / "tasks" / "main.yml").write_text(TASKS)
     monkeypatch.chdir(tmp_path)
 
-    def run(*exchanges: Exchange, arguments: tuple[str, ...] = (), names: str = "a", status: str = "true") -> Any:
-        (tmp_path / "watches.yaml").write_text(WATCHES.format(status=status))
+    def run(
+        *exchanges: Exchange,
+        arguments: tuple[str, ...] = (),
+        names: str = "a",
+        status: str = "true",
+        content: str = "role: demo",
+    ) -> Any:
+        (tmp_path / "watches.yaml").write_text(WATCHES.format(status=status, content=content))
         access = AccessSet(DEMO, str(role))
         for name in names:
             record = make_record(*exchanges, name=name)
@@ -227,3 +233,19 @@ def test_unreadable_file_is_one_line_and_exit_code_1(
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert printed.err.startswith("rolecall rbac: ")
     assert message in printed.err
+
+
+@pytest.mark.parametrize("is_playbook", [False, True])
+def test_role_that_prunes_needs_to_delete_its_dependents(rbac: Run, tmp_path: Path, *, is_playbook: bool) -> None:
+    """Also if a playbook calls the role: the inventory is written, and dependents of pruned kinds are deleted."""
+    (tmp_path / "roles/demo/tasks/prune.yml").write_text("- name: Prune\n  rolecall.util.prune:\n")
+    if is_playbook:
+        (tmp_path / "demo.yml").write_text("- hosts: localhost\n  roles: [demo]\n")
+    _, printed, _ = rbac(get("a", OWNED), content="playbook: demo.yml" if is_playbook else "role: demo")
+    assert {("patch", ()), ("get", ())} <= rules(printed)["", "demo.example.com", "demos"]
+    assert {("get", ()), ("delete", ())} <= rules(printed)["", "", "configmaps"]
+
+
+def test_role_that_does_not_prune_needs_no_deletion(rbac: Run) -> None:
+    _, printed, _ = rbac(get("a", OWNED))
+    assert ("delete", ()) not in rules(printed)["", "", "configmaps"]
