@@ -48,6 +48,7 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
         is_finalizing=bool(head["finalizing"]),
         is_complete=bool(end["complete"]),
         requeue_after_seconds=end["requeueAfterSeconds"],
+        prune={name: tuple(texts) for name, texts in end.get("prune", {}).items()},
         failures=tuple(end["failures"]),
         status=cut_lines(as_yaml(end["status"])) if end["status"] else (),
         tasks=tuple(replace(task, requests=tuple(map(_shortened, task.requests))) for task in tasks[:MAX_TASKS]),

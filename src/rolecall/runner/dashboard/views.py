@@ -3,6 +3,7 @@
 Times are seconds since the epoch. Strings may come from anyone who can write an object, so renderers must escape them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -215,6 +216,9 @@ class RunView:
     is_finalizing: bool
     is_complete: bool
     requeue_after_seconds: float | None
+    prune: Mapping[str, tuple[str, ...]]
+    """What is obsolete, what was deleted, and the reasons why something wasn't."""
+
     failures: tuple[str, ...]
     status: tuple[str, ...]
     """The lines of the status as YAML."""

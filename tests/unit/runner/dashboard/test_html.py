@@ -15,6 +15,7 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.dashboard.html import object_path, run_path
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
+from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.record.run_record import Ending
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.outcome import Outcome, TaskFailure
@@ -101,6 +102,15 @@ async def test_message_without_record_is_not_shown(shown: Shown) -> None:
     shown.bench.tell(THING, status=failure(PLANTED))
     (condition,) = (await shown.json(PATH))["conditions"]
     assert (condition["type"], condition["reason"], condition["message"]) == ("Failure", "Failed", "")
+
+
+async def test_run_shows_what_was_pruned(shown: Shown) -> None:
+    texts = {"deleted": ("Service ns/<b>",), "reasons": ("why not",)}
+    ending = Ending("succeeded", Outcome("successful"), pruning=Pruning(texts=texts))
+    shown.add_run(shown.bench.tell(THING), ending=ending)
+    _, text = await shown.get(RUN)
+    assert "<dt>Prune: deleted</dt><dd>Service ns/&lt;b&gt;</dd>" in text
+    assert "<dt>Prune: reasons</dt><dd>why not</dd>" in text
 
 
 async def test_run_has_requests_by_task_and_writes_as_diffs(failed: Shown) -> None:
