@@ -55,7 +55,8 @@ class Observations:
 
     def add(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
         """Add a request with the status of its response (0: none) and the objects in it, None if it is unreadable."""
-        if status in _LOST or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        is_ended = status == 0 and info.is_resource and info.is_long_running  # by its client, such as kubectl wait
+        if (status in _LOST and not is_ended) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self.doubt(f"a request got {f'the status {status}' if status else 'no response'}: {describe(info)}")
         if not info.is_resource or info.is_dry_run:
             return

@@ -93,6 +93,13 @@ def test_response_of_modules_that_try_is_no_doubt(status: int) -> None:
     assert not found.doubts
 
 
+def test_watch_that_its_client_ends_is_no_doubt() -> None:
+    found = Observations()
+    found.add(request("watch", ""), 0, None)
+    assert not found.doubts
+    assert found.names(A, "")
+
+
 def test_kind_that_is_not_served_is_a_doubt() -> None:
     for each in (request("list", ""), request("create", ""), request("get")):
         found = Observations()
