@@ -253,10 +253,10 @@ class PruneHistories:
             await self.world.delete(PRIMARY, history.name)
         return found
 
-    async def findings_of_kills(self) -> tuple[int, list[str]]:
-        """Kill the operator after each of its writes in turn, while parts are switched off.
+    async def findings_of_kills(self, every: int = 1) -> tuple[int, list[str]]:
+        """Kill the operator after each of its writes in turn, or every few of them, while parts are switched off.
 
-        Return the number of writes that were followed by a kill, and what differs from the end state without one.
+        Return the number of kills, and what differs from the end state without one.
         """
         found: list[str] = []
         number = 0
@@ -264,9 +264,9 @@ class PruneHistories:
             even = 1000 + 2 * number  # parts may be deleted
             history = PruneHistory(even, self.world, self.replica, self.faults, self.timeout_seconds)
             try:
-                was_killed = await history.run_with_kill(number + 1)
+                was_killed = await history.run_with_kill(every * number + 1)
             except AssertionError as error:
-                return number, [f"killed after write {number + 1}: {error}"]
+                return number, [f"killed after write {every * number + 1}: {error}"]
             found += history.wrong_deletions(self._deletions())
             await self.world.delete(PRIMARY, history.name)
             await self.world.wait_until_gone(CONFIG_MAP, f"{history.name}-c", self.timeout_seconds)
