@@ -1,7 +1,7 @@
 """Pruning keeps what a spec has, whatever the API server responds and whenever the operator is killed.
 
-``make histories`` runs 200 of these histories, and kills the operator after each write. Seed 7 found that the first annotation of the operator counted as an
-input of the role.
+``make histories`` runs 200 of these histories, and kills the operator after each write. Seed 7 found that the first
+annotation of the operator counted as an input of the role.
 """
 
 from pathlib import Path
