@@ -171,6 +171,15 @@ plan-proof: setup ## Compare plans with runs, and crash tests with roles that en
 	ROLECALL_PROOF_TABLE=$$table ROLECALL_PLANNED_ROLES=$(RANDOM_ROLES) $(BIN)/pytest $(PROOFS) --timeout 3000 || failed=1; \
 	cat $$table; rm $$table; [ -z "$${failed:-}" ]
 
+# How long make explore edits each sample.
+MINUTES ?= 5
+
+.PHONY: explore
+explore: setup ## Edit the spec of every sample in many ways, and compare each end state with that of a new object
+	$(RUN) rolecall cluster exec --name explore -- bash -euc 'kubectl apply -k deploy/crds >/dev/null; failed=0; \
+	for sample in $(filter-out %/kustomization.yaml,$(wildcard deploy/samples/*.yaml)); do \
+	rolecall explore -f $$sample --minutes $(MINUTES) || failed=$$?; done; exit $$failed'
+
 .PHONY: crashtest
 crashtest: setup ## Kill the operator after each write of every sample, and compare the end states
 	$(RUN) rolecall cluster exec --name crashtest -- bash -euc 'kubectl apply -k deploy/crds >/dev/null; failed=0; \

@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "validate",
     "plan",
     "crashtest",
+    "explore",
     "record",
     "replay",
     "rbac",
@@ -85,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         )
         return 1
     options = parser(command).parse_command(
-        list(join_flag_values(words)) if command in ("run", "plan", "crashtest") else words
+        list(join_flag_values(words)) if command in ("run", "plan", "crashtest", "explore") else words
     )
     code: int = options.handler(options)
     return code

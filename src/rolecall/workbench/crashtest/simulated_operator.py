@@ -125,7 +125,7 @@ class SimulatedOperator:
                 if is_expected is not None and await is_expected():
                     return SettleResult(Outcome.SETTLED)
                 causes = (Cause("period"),)
-            elif not causes or quiet >= _QUIET_ROUNDS:
+            elif not causes or (quiet >= _QUIET_ROUNDS and not self.reconciles.prunes_next):
                 return SettleResult(Outcome.SETTLED)
         return (
             SettleResult(Outcome.STUCK, failure)

@@ -71,6 +71,12 @@ def is_changed_by_controllers(gvk: GVK) -> bool:
     return (gvk.group, gvk.kind) in _IS_DONE
 
 
+def is_done(gvk: GVK, obj: RawObject) -> bool:
+    """Return whether Kubernetes' controllers have nothing left to change in an object."""
+    check = _IS_DONE.get((gvk.group, gvk.kind))
+    return check is None or check(obj)
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenVersion:
     """The version of an object that a run wrote last."""
@@ -101,11 +107,10 @@ async def wait_for_controllers(
     deadline = asyncio.get_running_loop().time() + CONVERGES_WITHIN_SECONDS
     changed, unfinished = [], []
     for each in written:
-        is_done = _IS_DONE.get((each.gvk.group, each.gvk.kind))
-        if is_done is None:
+        if not is_changed_by_controllers(each.gvk):
             continue
         try:
-            while not is_done(found := await client.get(each.gvk, each.key)):
+            while not is_done(each.gvk, found := await client.get(each.gvk, each.key)):
                 if asyncio.get_running_loop().time() > deadline:
                     unfinished.append(each)
                     break

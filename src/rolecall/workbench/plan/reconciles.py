@@ -7,6 +7,7 @@ for its notes, and for the files that it writes instead of the real ones.
 
 import math
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -60,6 +61,7 @@ MAX_BODIES_BYTES: Final = 256 << 20
 """The limit for the bodies of one run."""
 NO_REASON: Final = "the reconcile failed; its status has the reason"
 
+_YEAR_SECONDS: Final = 366 * 86400.0
 _COMPLETE: Final = "complete up to task "
 
 
@@ -190,6 +192,9 @@ class PlannedReconciles:
     pruner: Pruner | None = None
     """Notes what the runs no longer name."""
 
+    prunes: bool = False
+    """Whether the pruner deletes it."""
+
     stopped_at: str = ""
     """The task up to which the runs are complete, and the reason; empty if they are complete."""
 
@@ -251,14 +256,20 @@ class PlannedReconciles:
         return self.recorder.records[-1].ending.pruning if self.recorder.records else Pruning()
 
     @property
+    def prunes_next(self) -> bool:
+        """Whether the next run deletes what the last ones no longer name."""
+        return self.prunes and (self.pruning.again_at is not None or not self.pruning.is_stable)
+
+    @property
     def requeue_causes(self) -> tuple[Cause, ...]:
         """The request of the last run for another one; empty if it requested none."""
-        is_due = self.last_outcome.requests_requeue or not self.pruning.is_stable
+        is_due = self.last_outcome.requests_requeue or self.prunes_next or not self.pruning.is_stable
         return (Cause("requeue_after"),) if is_due else ()
 
     async def controller_causes(self, written: Iterable[WrittenVersion]) -> tuple[Cause, ...]:
         """Wait for the controllers that change written objects of watched kinds; return why the object is due again."""
         watched = [each for each in written if self._watches(each.gvk)]
+        await self.context.importer.controllers.catch_up()
         changed, unfinished = await wait_for_controllers(self.context.client, watched)
         within = f"was not ready in the sandbox within {CONVERGES_WITHIN_SECONDS:.0f} s"
         self.assumptions |= dict.fromkeys(f"{each.gvk.kind} {each.key} {within}" for each in unfinished)
@@ -299,17 +310,22 @@ class PlannedReconciles:
             pruner=self.pruner,
         )
 
-    async def follow_obsolete_objects(self) -> None:
-        """From now on, note what runs no longer name as the operator would, whose name is in the inventory."""
+    async def follow_obsolete_objects(self, *, deletes: bool = False) -> None:
+        """From now on, note what runs no longer name as the operator would, whose name is in the inventory.
+
+        With ``deletes``, also delete it as the operator would, but without waiting: each run is a year later.
+        """
         role = self.watch.content.path.stem
         inventory = Inventory.of(await self.context.client.get(self.watch.gvk, self.key))
+        self.prunes = deletes
         self.pruner = Pruner(
             watch=self.watch,
             primaries=Primaries(self.context.client, self.watch.gvk, self.own_writes, self.may_write),
             record_event=_write_no_event,
             identity=inventory.by if inventory.by.endswith(f"/{role}") else role,
-            may_delete=lambda _key: False,
+            may_delete=lambda _key: deletes,
             inventories={},
+            now=lambda: time.time() + (len(self.recorder.records) * _YEAR_SECONDS if deletes else 0.0),
         )
 
     def _on_dependent(self, resource: ApiResource, _ownership: Ownership) -> None:

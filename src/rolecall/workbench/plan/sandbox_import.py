@@ -98,6 +98,9 @@ class Controllers:
         else:
             self._reads.add(path)
 
+    async def catch_up(self) -> None:
+        """Do immediately what these controllers don't do by themselves: nothing, because they run."""
+
     async def pause(self) -> None:
         """Return when the controllers no longer run, until ``resume``."""
         self._pauses += 1

@@ -1,0 +1,259 @@
+"""The edits of a spec: pure functions of its schema and its values.
+
+An edit sets or removes one value, or two. Edits are listed in the order in which they most often show faults: booleans,
+enums, bounds, absent fields, items of lists, keys of maps, unusual strings, and pairs of fields that one task reads.
+Where a schema allows any value, the values of the spec stand in for one. An edit may lead to a spec that the API server
+rejects, so each is validated before it is made.
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final
+
+from rolecall.workbench.comparison.end_states import path_text
+from rolecall.workbench.comparison.variables import Path
+
+Spec = Mapping[str, Any]
+Schema = Mapping[str, Any]
+
+ODD_STRINGS: Final = ("yes", "null", "{{ x }}", "007", "", "a b", "é☃", "x" * 200)
+"""Strings that YAML, Jinja, or a name often treats differently from the string of the sample."""
+
+ORDER: Final = ("boolean", "enum", "bound", "absent", "list", "map", "string", "pair")
+_ABSENT: Final = "(absent)"
+_SHOWN: Final = 40
+_MIN_CHARACTERS: Final = 3
+"""A shorter string isn't searched inside others."""
+
+_MAX_DEPTH: Final = 8
+_SAMPLE: Final = "explored"
+
+
+REMOVED: Final = object()
+"""The value of an absent field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A new value at a path of the spec, or ``REMOVED``."""
+
+    path: Path
+    value: Any
+
+    def apply(self, spec: dict[str, Any]) -> None:
+        """Change a spec in place; leave it if the parent of the path doesn't exist."""
+        parent: Any = spec
+        for key in self.path[:-1]:
+            parent = _child(parent, key)
+        last = self.path[-1]
+        if isinstance(parent, dict) and isinstance(last, str):
+            if self.value is REMOVED:
+                parent.pop(last, None)
+            else:
+                parent[last] = copy.deepcopy(self.value)
+        elif isinstance(parent, list) and isinstance(last, int) and last <= len(parent):
+            parent[last : last + 1] = [] if self.value is REMOVED else [copy.deepcopy(self.value)]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One or two changes; ``kind`` is one of ``ORDER``."""
+
+    kind: str
+    changes: tuple[Change, ...]
+
+    def apply(self, spec: Spec) -> dict[str, Any]:
+        """Return the edited spec."""
+        edited = copy.deepcopy(dict(spec))
+        for each in self.changes:
+            each.apply(edited)
+        return edited
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The paths that it changes, without indexes."""
+        return tuple(dict.fromkeys(field_of(each.path) for each in self.changes))
+
+
+def _child(parent: Any, key: str | int) -> Any:
+    if isinstance(parent, dict) and isinstance(key, str):
+        return parent.setdefault(key, {})
+    return parent[key] if isinstance(parent, list) and isinstance(key, int) and key < len(parent) else None
+
+
+def field_of(path: Path) -> str:
+    """Return a path as it is displayed, without indexes."""
+    return path_text(tuple(part for part in path if isinstance(part, str)))
+
+
+def is_below(field: str, parent: str) -> bool:
+    """Return whether a displayed path is another one, or below it."""
+    return field == parent or field.startswith(f"{parent}.")
+
+
+def edits_of(schema: Schema, spec: Spec, used: frozenset[str] = frozenset(), only: str = "") -> list[Edit]:
+    """Return the edits of a spec in their order, without pairs.
+
+    ``used`` are texts that the role uses as names, namespaces, images, or hosts: a string that is part of one isn't
+    edited. With ``only`` the edits are those of this field and the fields below it, and ``used`` doesn't count.
+    """
+    schema = schema if schema.get("properties") else {**schema, **schema_of(dict(spec))}
+    found = [
+        Edit(kind, (Change(path, value),))
+        for kind, path, value in _of_fields(schema, spec, ())
+        if (is_below(field_of(path), only) if only else not _is_used(_value_at(spec, path), used))
+    ]
+    unique = {json.dumps([each.kind, *map(_change_to_json, each.changes)], sort_keys=True): each for each in found}
+    effective = [each for each in unique.values() if each.apply(spec) != spec]
+    return sorted(effective, key=lambda each: ORDER.index(each.kind))
+
+
+def pairs_of(edits: Sequence[Edit], reads: Sequence[frozenset[str]]) -> list[Edit]:
+    """Return edits of two fields that one task reads: the first edit of each; ``reads`` are the fields of each task."""
+    first: dict[str, Edit] = {}
+    for each in edits:
+        first.setdefault(str(each.changes[0].path[0]), each)
+    pairs = dict.fromkeys(pair for fields in reads for pair in combinations(sorted(fields & first.keys()), 2))
+    return [Edit("pair", (*first[one].changes, *first[two].changes)) for one, two in pairs]
+
+
+def _is_used(value: Any, used: frozenset[str]) -> bool:
+    is_long = isinstance(value, str) and len(value) >= _MIN_CHARACTERS
+    return isinstance(value, str) and (value in used or (is_long and any(value in text for text in used)))
+
+
+def _value_at(spec: Any, path: Path) -> Any:
+    for key in path:
+        is_there = key in spec if isinstance(spec, dict) else isinstance(spec, list) and 0 <= int(key) < len(spec)
+        if not is_there:
+            return None
+        spec = spec[key]
+    return spec
+
+
+_Found = tuple[str, Path, Any]
+"""The kind of an edit, the path, and the new value."""
+
+
+def _of_fields(schema: Schema, value: Mapping[str, Any], path: Path) -> Iterator[_Found]:
+    """Yield the edits of the fields of an object."""
+    fields: dict[str, Schema] = dict(schema.get("properties") or {})
+    items = schema.get("additionalProperties")
+    rest = {name: items if isinstance(items, dict) else schema_of(value[name]) for name in value if name not in fields}
+    required = frozenset(schema.get("required") or ())
+    for name, inner in (fields | rest).items():
+        here = (*path, name)
+        if name not in value:
+            yield from (("absent", here, sample) for sample in samples_of(inner))
+            continue
+        if name not in required:
+            yield "map" if name in rest else "absent", here, REMOVED
+        yield from _of_value(inner, value[name], here)
+    if not fields and len(path) < _MAX_DEPTH and (rest or isinstance(items, dict)):
+        sample = items if isinstance(items, dict) else next(iter(rest.values()))
+        yield from (("map", (*path, _SAMPLE), each) for each in samples_of(sample))
+
+
+def _of_value(schema: Schema, value: Any, path: Path) -> Iterator[_Found]:
+    if schema.get("enum"):
+        yield from (("enum", path, each) for each in schema["enum"] if each != value)
+    elif isinstance(value, bool):
+        yield "boolean", path, not value
+    elif isinstance(value, int | float):
+        yield from (("bound", path, each) for each in _numbers(schema, value))
+    elif isinstance(value, str):
+        yield from (("string", path, each) for each in ODD_STRINGS if each != value)
+    elif isinstance(value, list):
+        yield from _of_list(schema, value, path)
+    elif isinstance(value, dict) and len(path) < _MAX_DEPTH:
+        is_described = schema.get("properties") or isinstance(schema.get("additionalProperties"), dict)
+        yield from _of_fields(schema if is_described else {**schema_of(value), **schema}, value, path)
+
+
+def _numbers(schema: Schema, value: float) -> Iterator[float]:
+    """Yield the bounds of a number, and its neighbors; nothing far above: it may be a number of objects."""
+    bounds = [schema[name] for name in ("minimum", "maximum") if name in schema]
+    low, high = schema.get("minimum", -1), schema.get("maximum", max(2 * value, 10))
+    for each in dict.fromkeys((0, *bounds, 1, value + 1, value - 1, -1)):
+        if each != value and low <= each <= high and each <= max(100, 2 * value):
+            yield each
+
+
+def _of_list(schema: Schema, value: list[Any], path: Path) -> Iterator[_Found]:
+    """Yield a list without its last, its first, and its middle item, without any, and with another one."""
+    items = schema.get("items") or (schema_of(value[0]) if value else {})
+    for index in dict.fromkeys((len(value) - 1, 0, len(value) // 2)) if value else ():
+        yield "list", path, value[:index] + value[index + 1 :]
+    yield "list", path, []
+    yield from (("list", path, [*value, each]) for each in samples_of(items, value[0] if value else None))
+    if value and isinstance(value[0], dict):
+        yield from _of_fields({**schema_of(value[0]), **items}, value[0], (*path, 0))
+
+
+def samples_of(schema: Schema, like: Any = None) -> list[Any]:
+    """Return one or two values that fit a schema, similar to another value; none if any value fits."""
+    if isinstance(like, dict):
+        return [{**like, **{name: f"{text}-2" for name, text in like.items() if name in ("name", "key")}}]
+    kind = schema.get("type", "string" if isinstance(like, str) else "")
+    if schema.get("enum"):
+        return list(schema["enum"])[:2]
+    samples: dict[str, list[Any]] = {
+        "boolean": [True, False],
+        "integer": [max(schema.get("minimum", 1), 1)],
+        "number": [max(schema.get("minimum", 1), 1)],
+        "string": [_SAMPLE],
+        "array": [[], *([each] for each in samples_of(schema["items"])[:1])] if schema.get("items") else [[]],
+        "object": [_sample_object(schema)],
+    }
+    return samples.get(kind, [])
+
+
+def _sample_object(schema: Schema) -> dict[str, Any]:
+    fields = schema.get("properties") or {}
+    samples = {name: samples_of(fields[name]) for name in schema.get("required") or () if name in fields}
+    return {name: found[0] for name, found in samples.items() if found}
+
+
+def schema_of(value: Any) -> dict[str, Any]:
+    """Return a schema that a value suggests, for a field that may have any value."""
+    for kind, types in {"boolean": bool, "integer": int, "number": float, "string": str, "array": list}.items():
+        if isinstance(value, types):
+            return {"type": kind}
+    if isinstance(value, dict):
+        return {"type": "object", "properties": {name: schema_of(each) for name, each in value.items()}}
+    return {}
+
+
+def described(before: Spec, after: Spec) -> str:
+    """Return the changes between two specs as one line, such as ``size: 3 -> 0``."""
+    found = list(_changes(before, after, ()))
+    more = f", and {len(found) - 2} more" if len(found) > 2 else ""  # noqa: PLR2004 - a pair
+    return ", ".join(f"{path_text(path)}: {_shown(old)} -> {_shown(new)}" for path, old, new in found[:2]) + more
+
+
+def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys((*before, *after)):
+            yield from _changes(before.get(name, REMOVED), after.get(name, REMOVED), (*path, name))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, pair in enumerate(zip(before, after, strict=True)):
+            yield from _changes(*pair, (*path, index))
+    elif type(before) is not type(after) or before != after:
+        yield path, before, after
+
+
+def changed_values(before: Spec, after: Spec) -> dict[str, Any]:
+    """Return the new values where two specs differ by their paths without indexes, None for removed ones."""
+    return {field_of(path): None if new is REMOVED else new for path, _, new in _changes(before, after, ())}
+
+
+def _shown(value: Any) -> str:
+    text = _ABSENT if value is REMOVED else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _change_to_json(change: Change) -> Any:
+    return [list(change.path), _ABSENT if change.value is REMOVED else [change.value]]

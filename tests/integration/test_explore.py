@@ -1,0 +1,289 @@
+"""An exploration finds each planted fault at its task, and nothing in the corrected role."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from structlog.testing import capture_logs
+
+from rolecall.cli.main import main
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.runs.process import ProcessRunner
+from rolecall.runner.warm.starter import starter_for
+from rolecall.system.processes import reap_children
+from rolecall.workbench.comparison.reports import ExitCode
+from rolecall.workbench.explore import explorer as explorer_module
+from rolecall.workbench.explore.explored_object import SourceWithout
+from rolecall.workbench.explore.explorer import Explorer, ExploreRequest, opened_explorer
+from rolecall.workbench.explore.results import Exploration, Row, Verdict
+from rolecall.workbench.explore.rules import Rule
+from rolecall.workbench.plan.planner import Target, Targets
+from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
+from tests.integration.crash_tests import project_of
+from tests.integration.explore_cases import CASES, Case
+from tests.integration.operators import PROJECT
+from tests.integration.planned import NAMES, Project, primary
+from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
+from tests.integration.shared import Role, Shared
+from tests.support.things import KINDS
+
+__all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
+
+PLAIN, FINAL, SHOP, FIXED = KINDS[:4]
+SEED = 4711
+RULES = {Rule.FRESH: (Rule.FRESH, Rule.RETURN), Rule.RETURN: (Rule.FRESH, Rule.RETURN)}
+"""The order of the edits decides under which of these rules a fault is found first."""
+
+_INCLUDE = '- name: Run the tasks of the case\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
+
+
+def files_of(role: str, *, is_final: bool) -> dict[str, str]:
+    """Return the files of the cases of a role."""
+    cases = {name: case for name, case in CASES.items() if case.is_final is is_final}
+    faulty = {f"roles/{role}/tasks/{name}.yml": case.tasks for name, case in cases.items()}
+    return faulty | {f"roles/{role}/tasks/{name}-corrected.yml": case.corrected for name, case in cases.items()}
+
+
+GUIDE = (PROJECT / "docs/guides/explore.md").read_text()
+ROLE_OF_GUIDE, REMOVAL, LAYOUT = (text + "\n" for text in re.findall(r"```yaml\n(.*?)\n```", GUIDE, re.DOTALL))
+[FAULTY_LAYOUT] = re.findall(r"^ +layout: .*\n", ROLE_OF_GUIDE, re.MULTILINE)
+SHARED = Shared(
+    {
+        "plain": Role(_INCLUDE, NAMES),
+        "final": Role(
+            _INCLUDE,
+            f"{NAMES[:-1]}, state: present}}\n"
+            "finalizer: {name: test.rolecall.dev/finalizer, vars: {state: absent}}",
+        ),
+        "shop": Role(ROLE_OF_GUIDE),
+        "fixed": Role(ROLE_OF_GUIDE.replace(FAULTY_LAYOUT, LAYOUT) + "\n" + REMOVAL),
+    },
+    files={
+        **files_of("plain", is_final=False),
+        **files_of("final", is_final=True),
+        "roles/plain/tasks/pruned.yml": CASES["leftover"].tasks + "\n- name: Prune\n  rolecall.util.prune:\n",
+        "roles/plain/tasks/outside.yml": (
+            "- name: Ask another system\n  ansible.builtin.command: date\n  register: answer\n"
+            "  when: asks | default(false)\n"
+            "- name: Write the answer\n  kubernetes.core.k8s:\n    definition:\n      apiVersion: v1\n"
+            '      kind: ConfigMap\n      metadata: {name: "{{ me }}-answer", namespace: "{{ ns }}"}\n'
+            "      data: {answer: \"{{ answer.stdout | default('none') }}\"}\n"
+        ),
+        "roles/plain/tasks/asserted.yml": (
+            "- name: Check the size\n  ansible.builtin.assert: {that: size | default(1) > 0}\n"
+        )
+        + CASES["divided"].tasks,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[Project]:
+    """Yield the project of ``SHARED`` for a namespace of this file, which has no objects."""
+    with project_of(SHARED, tmp_path_factory.mktemp("explored"), clusters) as found:
+        yield found
+
+
+@asynccontextmanager
+async def explorer_of(project: Project, clusters: Clusters, obj: RawObject, **asked: Any) -> AsyncIterator[Explorer]:
+    """Yield the explorer of an object that does not exist yet; it gets the project's namespace."""
+    gvk, name = GVK.of_object(obj), obj["metadata"]["name"]
+    with project.entered():
+        plan = project.request(clusters.reader, kind=gvk.kind, name=name)
+        request = ExploreRequest(plan, project.directory / "explore" / name, SEED, **{"minutes": 10.0, **asked})
+        [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
+        obj["metadata"]["namespace"] = project.namespace
+        targets = Targets((Target(watch, ObjectKey(project.namespace, name), obj),))
+        async with (
+            clusters.opened(project.namespace, is_new=False) as (_, sandbox),
+            await Client.connect(str(clusters.reader)) as cluster,
+        ):
+            reap_children()
+            try:
+                async with (
+                    starter_for(plan.watches, warm=plan.settings.warm) as starter,
+                    opened_explorer(
+                        request, sandbox, SourceWithout(cluster), ProcessRunner(starter), targets
+                    ) as explorer,
+                ):
+                    yield explorer
+            finally:
+                await sandbox.forget()
+
+
+async def explored(
+    project: Project, clusters: Clusters, name: str, spec: dict[str, Any], gvk: GVK = PLAIN, **asked: Any
+) -> Exploration:
+    """Return what is found in the role of a case, with its name as the name of the object."""
+    async with explorer_of(project, clusters, primary(gvk, name, case=name, **spec), **asked) as explorer:
+        return await explorer.explore(print, print)
+
+
+def kind_of(case: Case) -> GVK:
+    """Return the kind whose role has a case."""
+    return FINAL if case.is_final else PLAIN
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_explore_finds_planted_fault_at_its_task(project: Project, clusters: Clusters, name: str) -> None:
+    case = CASES[name]
+    found = await explored(project, clusters, name, dict(case.spec), kind_of(case), edits=10)
+    assert found.exit_code is ExitCode.DIFFERENT, found.rows
+    symptoms = [each.symptom for each in found.findings if each.symptom.rule in RULES.get(case.rule, (case.rule,))]
+    first = symptoms[0]
+    assert first.task is not None
+    assert first.task.name.endswith(case.task), first
+    assert first.task.location
+    assert case.finding in first.text, first
+    assert case.remedy in first.remedy, first
+    assert found.findings[0].example is not None
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_explore_finds_nothing_in_the_corrected_role(project: Project, clusters: Clusters, name: str) -> None:
+    case = CASES[name]
+    found = await explored(project, clusters, f"{name}-corrected", dict(case.spec), kind_of(case), edits=10)
+    assert found.findings == []
+    assert found.exit_code is ExitCode.SAME, found.rows
+    assert len(found.rows) > 3
+
+
+async def test_objects_that_the_role_prunes_are_no_finding(project: Project, clusters: Clusters) -> None:
+    found = await explored(project, clusters, "pruned", {"tls": True}, edits=6)
+    assert found.findings == []
+    assert len(found.rows) > 2
+
+
+async def test_spec_that_a_task_rejects_on_purpose_is_rejected_late(project: Project, clusters: Clusters) -> None:
+    found = await explored(project, clusters, "asserted", {"size": 3}, edits=8)
+    late = [each for each in found.rows if each.verdict is Verdict.REJECTED]
+    assert (found.findings, found.exit_code) == ([], ExitCode.SAME)
+    assert {each.fields for each in late} == {("size",)}
+    assert "minimum: 1 for size" in late[0].message
+
+
+async def test_exploration_is_incomplete_if_a_role_uses_the_result_of_a_command(
+    project: Project, clusters: Clusters
+) -> None:
+    found = await explored(project, clusters, "outside", {"asks": False}, edits=4)
+    tried = {each.verdict for each in found.rows}
+    assert tried == {Verdict.SAME, Verdict.NOT_TRIED}
+    assert found.exit_code is ExitCode.INCOMPLETE
+
+
+async def test_interrupted_exploration_has_what_was_found_before(project: Project, clusters: Clusters) -> None:
+    obj = primary(PLAIN, "leftover", case="leftover", tls=False)
+    async with explorer_of(project, clusters, obj) as explorer:
+        second = asyncio.Event()
+
+        def on_row(row: Row) -> None:
+            if row.number > 1:
+                second.set()
+
+        task = asyncio.create_task(explorer.explore(print, on_row))
+        await second.wait()
+        task.cancel()
+        found = await task
+    assert found.was_interrupted
+    assert len(found.rows) > 1
+
+
+async def test_same_seed_makes_the_same_edits(project: Project, clusters: Clusters) -> None:
+    one, two = [
+        [row.edit for row in (await explored(project, clusters, "once-corrected", {"size": 3}, edits=5)).rows]
+        for _ in range(2)
+    ]
+    assert one == two
+
+
+class Command:
+    """``rolecall explore`` in the project, with the sandbox of the file."""
+
+    def __init__(self, project: Project, kubeconfig: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Return the exit code, standard output, and standard error."""
+        with self.project.entered(), capture_logs():  # otherwise, they go to standard output
+            given = ("--kubeconfig", str(self.kubeconfig), "-n", self.project.namespace)
+            code = main(["explore", *arguments, *given])
+        found = self._capture.readouterr()
+        return code, found.out, found.err
+
+
+@pytest.fixture
+def command(
+    project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Return the command; its sandbox is that of the file."""
+
+    @asynccontextmanager
+    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
+        async with sandbox_in(clusters.plane) as sandbox:
+            yield sandbox
+            await sandbox.forget()
+
+    monkeypatch.setattr(explorer_module, "running_sandbox", running_sandbox)
+    # The command would log to the current capture, and so would every later test in this process.
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
+    return Command(project, clusters.reader, capsys)
+
+
+def manifest(directory: Path, gvk: GVK) -> str:
+    """Return a file with the object ``books`` of a kind."""
+    file = directory / "books.yaml"
+    file.write_text(yaml.safe_dump(primary(gvk, "books", pages=4, https=False)))
+    return str(file)
+
+
+def as_in_guide(text: str, namespace: str) -> str:
+    """Return output with the names of the guide, without durations and directories."""
+    for name, name_in_guide in {namespace: "default", SHOP.kind: "Shop", FIXED.kind: "Shop"}.items():
+        text = text.replace(name, name_in_guide)
+    text = re.sub(r"/\S*?(/roles/|roles/)", "roles/", text)
+    return re.sub(r" in [\dms]+: ", " in 9s: ", text)
+
+
+def test_output_and_example_for_the_role_of_the_guide_are_those_of_the_guide(command: Command, tmp_path: Path) -> None:
+    file = manifest(tmp_path, SHOP)
+    code, out, _ = command.run("-f", file, "--edits", "8", "--seed", "4711")
+    assert code == 2
+    assert as_in_guide(out, command.project.namespace) in re.sub(r" in [\dms]+: ", " in 9s: ", GUIDE), out
+
+    examples = sorted((command.project.directory / "explore").glob("*.json"))
+    again = command.run("-f", file, "--replay", str(examples[0]), "-o", "json", "--examples", str(tmp_path / "again"))
+    document = json.loads(again[1])
+    assert (again[0], document["result"], len(document["findings"])) == (2, "different", 1)
+
+    fixed = command.run("-f", manifest(tmp_path, FIXED), "--replay", str(examples[0]))
+    assert fixed[0] == 0, fixed
+
+
+def test_remedies_of_the_guide_have_no_findings(command: Command, tmp_path: Path) -> None:
+    code, out, err = command.run("-f", manifest(tmp_path, FIXED), "--edits", "8", "--seed", "4711")
+    assert code == 0, out + err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("Thingz", "books"), "'Thingz' is not in watches.yaml"),
+        ((SHOP.kind, "missing"), "missing was not found"),
+        (("-f", "SHOP", "--field", "nothing"), "there is nothing to edit of nothing"),
+        (("-f", "SHOP", "--replay", "no-file.json"), "no-file.json: cannot be read"),
+        (("-f", "no-file.yaml"), "no-file.yaml: cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line(command: Command, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    words = [manifest(tmp_path, SHOP) if each == "SHOP" else each for each in arguments]
+    code, _, err = command.run(*words)
+    assert code == 1
+    [line] = [line for line in err.splitlines() if line.startswith("rolecall explore: ")]
+    assert message in line
