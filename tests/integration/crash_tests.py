@@ -7,9 +7,15 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
+from structlog.testing import capture_logs
+
+from rolecall.cli.main import main
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.runs.process import ProcessRunner
@@ -18,6 +24,7 @@ from rolecall.system.processes import reap_children
 from rolecall.workbench.crashtest.results import CrashTest
 from rolecall.workbench.crashtest.tester import CrashTester, CrashTestRequest, opened_tester
 from rolecall.workbench.plan.planner import Target, Targets
+from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.plan.sandbox_sources import RememberingSource
 from tests.integration.planned import Project, clear, primary
 from tests.integration.sandboxes import Clusters
@@ -78,3 +85,35 @@ async def crash_test_of(
 def of_case(gvk: GVK, name: str) -> RawObject:
     """Return an object whose name is that of its case."""
     return primary(gvk, name, case=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of ``rolecall`` in a project, run in this process."""
+
+    name: str
+    project: Project
+    kubeconfig: Path
+    capture: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str, kubeconfig: Path | None = None) -> tuple[int, str, str]:
+        """Return the exit code, standard output, and standard error."""
+        with self.project.entered(), capture_logs():  # otherwise, they go to standard output
+            given = ("--kubeconfig", str(kubeconfig or self.kubeconfig), "-n", self.project.namespace)
+            code = main([self.name, *arguments, *given])
+        found = self.capture.readouterr()
+        return code, found.out, found.err
+
+
+def use_sandbox_of(clusters: Clusters, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the module of a command use the sandbox of these clusters."""
+
+    @asynccontextmanager
+    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
+        async with sandbox_in(clusters.plane) as sandbox:
+            yield sandbox
+            await sandbox.forget()
+
+    monkeypatch.setattr(module, "running_sandbox", running_sandbox)
+    # The command would log to the current capture, and so would every later test in this process.
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)

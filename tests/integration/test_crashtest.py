@@ -3,15 +3,12 @@
 import json
 import re
 import stat
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from structlog.testing import capture_logs
 
-from rolecall.cli.main import main
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
@@ -23,10 +20,16 @@ from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, Sim
 from rolecall.workbench.crashtest.tester import CrashTester
 from rolecall.workbench.crashtest.write_log import CrashPoint, Write, WriteLog
 from rolecall.workbench.plan.planner import apply_file
-from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.crash_cases import CASES, LEDGER, OUTSIDE, RESIZED, Case
-from tests.integration.crash_tests import crash_test_of, crash_tester_of, of_case, project_of
+from tests.integration.crash_tests import (
+    Command,
+    crash_test_of,
+    crash_tester_of,
+    of_case,
+    project_of,
+    use_sandbox_of,
+)
 from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, primary
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
@@ -140,37 +143,13 @@ async def test_crashtest_is_incomplete_if_a_role_uses_the_result_of_a_command(
     assert "Ask another system" in found.stopped_at or "Create the one with the answer" in found.stopped_at
 
 
-class Command:
-    """``rolecall crashtest`` in the project, with the sandbox of the file."""
-
-    def __init__(self, project: Project, kubeconfig: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
-
-    def run(self, *arguments: str, kubeconfig: Path | None = None) -> tuple[int, str, str]:
-        """Return the exit code, standard output, and standard error."""
-        with self.project.entered(), capture_logs():  # otherwise, they go to standard output
-            given = ("--kubeconfig", str(kubeconfig or self.kubeconfig), "-n", self.project.namespace)
-            code = main(["crashtest", *arguments, *given])
-        found = self._capture.readouterr()
-        return code, found.out, found.err
-
-
 @pytest.fixture
 def command(
     project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Return the command; its sandbox is that of the file."""
-
-    @asynccontextmanager
-    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
-        async with sandbox_in(clusters.plane) as sandbox:
-            yield sandbox
-            await sandbox.forget()
-
-    monkeypatch.setattr(tester, "running_sandbox", running_sandbox)
-    # The command would log to the current capture, and so would every later test in this process.
-    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
-    return Command(project, clusters.reader, capsys)
+    use_sandbox_of(clusters, tester, monkeypatch)
+    return Command("crashtest", project, clusters.reader, capsys)
 
 
 def manifest(directory: Path, gvk: GVK) -> str:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from structlog.testing import capture_logs
 
-from rolecall.cli.main import main
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.runs.process import ProcessRunner
@@ -25,8 +23,7 @@ from rolecall.workbench.explore.explorer import Explorer, ExploreRequest, opened
 from rolecall.workbench.explore.results import Exploration, Row, Verdict
 from rolecall.workbench.explore.rules import Rule
 from rolecall.workbench.plan.planner import Target, Targets
-from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
-from tests.integration.crash_tests import project_of
+from tests.integration.crash_tests import Command, project_of, use_sandbox_of
 from tests.integration.explore_cases import CASES, Case
 from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, primary
@@ -203,37 +200,13 @@ async def test_same_seed_makes_the_same_edits(project: Project, clusters: Cluste
     assert one == two
 
 
-class Command:
-    """``rolecall explore`` in the project, with the sandbox of the file."""
-
-    def __init__(self, project: Project, kubeconfig: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
-
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Return the exit code, standard output, and standard error."""
-        with self.project.entered(), capture_logs():  # otherwise, they go to standard output
-            given = ("--kubeconfig", str(self.kubeconfig), "-n", self.project.namespace)
-            code = main(["explore", *arguments, *given])
-        found = self._capture.readouterr()
-        return code, found.out, found.err
-
-
 @pytest.fixture
 def command(
     project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Return the command; its sandbox is that of the file."""
-
-    @asynccontextmanager
-    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
-        async with sandbox_in(clusters.plane) as sandbox:
-            yield sandbox
-            await sandbox.forget()
-
-    monkeypatch.setattr(explorer_module, "running_sandbox", running_sandbox)
-    # The command would log to the current capture, and so would every later test in this process.
-    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
-    return Command(project, clusters.reader, capsys)
+    use_sandbox_of(clusters, explorer_module, monkeypatch)
+    return Command("explore", project, clusters.reader, capsys)
 
 
 def manifest(directory: Path, gvk: GVK) -> str:

@@ -22,6 +22,7 @@ from rolecall.cli.plan import (
     made,
     plan_request,
     print_document,
+    require_one_object,
 )
 from rolecall.cli.terminal import (
     print_lines,
@@ -90,10 +91,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _crashtest(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    if bool(options.kind) == bool(options.files):
-        parser.error("expected either KIND NAME or -f FILE")
-    if options.kind and not options.name:
-        parser.error(f"expected the name of the object after {options.kind!r}")
+    require_one_object(options, parser)
     if options.deletion and options.to:
         parser.error("expected at most one of --deletion and --to FILE")
     found = made("crashtest", lambda: _made(options))

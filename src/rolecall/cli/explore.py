@@ -21,6 +21,7 @@ from rolecall.cli.plan import (
     made,
     plan_request,
     print_document,
+    require_one_object,
 )
 from rolecall.cli.terminal import INTERRUPTED, print_lines, progress_with_lines
 from rolecall.runner.config.settings import Settings
@@ -89,10 +90,7 @@ def _positive(text: str) -> float:
 
 
 def _explore(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    if bool(options.kind) == bool(options.files):
-        parser.error("expected either KIND NAME or -f FILE")
-    if options.kind and not options.name:
-        parser.error(f"expected the name of the object after {options.kind!r}")
+    require_one_object(options, parser)
     found = made("explore", lambda: _made(options))
     if isinstance(found, int):
         return found

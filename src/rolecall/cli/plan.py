@@ -92,6 +92,14 @@ def add_objects(parser: argparse.ArgumentParser, *, namespace_help: str, files_h
     )
 
 
+def require_one_object(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """End with a usage error unless the arguments of ``add_objects`` name one object, or files."""
+    if bool(options.kind) == bool(options.files):
+        parser.error("expected either KIND NAME or -f FILE")
+    if options.kind and not options.name:
+        parser.error(f"expected the name of the object after {options.kind!r}")
+
+
 def add_output_format(parser: argparse.ArgumentParser) -> None:
     """Add the flag for the format of the output."""
     parser.add_argument(

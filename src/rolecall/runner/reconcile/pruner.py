@@ -202,8 +202,7 @@ class Pruner:
     async def _delete_object(self, context: ReconcileContext, each: InventoryObject) -> bool:
         """Delete an object; return False if it must stay, or is gone. Raise KubeError if it couldn't be deleted."""
         client, gvk = self.primaries.client, GVK(each.id.group, each.version, each.kind)
-        is_namespaced = (await client.resource(self.watch.gvk)).namespaced
-        owner = Owner(self.watch.gvk, context.key, uid_of(context.obj), is_namespaced)
+        owner = Owner(self.watch.gvk, context.key, uid_of(context.obj), namespaced=bool(context.key.namespace))
         try:
             live = await client.get(gvk, each.id.key)
             if uid_of(live) != each.uid or not is_own(live, owner):

@@ -1,11 +1,12 @@
 """What a complete run makes of an inventory: the rules by which something may be deleted."""
 
+from ansible_collections.rolecall.util.plugins.action import prune as action
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.seen_objects import SeenObject
-from rolecall.runner.prune.decision import CompleteRun, Decision, PruneOptions, decide
+from rolecall.runner.prune.decision import NEVER_PRUNED, PRUNES_VARIABLE, CompleteRun, Decision, PruneOptions, decide
 from rolecall.runner.prune.inventory import MAX_OBJECTS, Inventory, InventoryObject
 from rolecall.runner.prune.observations import ObjectId, Observations
 
@@ -174,3 +175,9 @@ def test_history_deletes_only_after_three_runs_that_do_not_name_it(history: list
             inventory = inventory.without(each.id)
         assert {each.id.name for each in decision.due}.isdisjoint(found)
         previous = run.digest
+
+
+def test_task_and_operator_agree_on_kinds_that_are_never_pruned_and_on_their_variable() -> None:
+    """The task can't import the operator, which may not be installed where a playbook runs."""
+    assert action.NEVER == NEVER_PRUNED
+    assert action.OPERATOR_VARIABLE == PRUNES_VARIABLE
