@@ -69,9 +69,9 @@ def seen_object(info: RequestInfo, obj: RawObject, owner: Owner) -> SeenObject:
 def why_waiting(info: RequestInfo, obj: RawObject) -> str:
     """Return why an object isn't in the state of its spec, empty if it is. A Job waits until it has finished."""
     kind = str(obj.get("kind") or _KINDS.get(info.resource, ""))  # items of lists have none
-    found = status_of(obj).get("conditions")
-    ended = {each.get("type") for each in found or () if isinstance(each, dict) and each.get("status") == "True"}
-    if (info.group, kind) == ("batch", "Job") and not ended & {"Complete", "Failed"}:
-        return "not finished"
+    if (info.group, kind) == ("batch", "Job"):
+        ended = {each["type"] for each in status_of(obj).get("conditions") or () if each["status"] == "True"}
+        if not ended & {"Complete", "Failed"}:
+            return "not finished"
     verdict = verdict_on(GVK(info.group, info.version, kind), obj, time.time())
     return "" if verdict.readiness is Readiness.READY else verdict.reason or verdict.readiness.value

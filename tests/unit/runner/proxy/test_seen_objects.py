@@ -66,6 +66,7 @@ def test_object_that_is_not_ready_waits(group: str, resource: str, content: dict
         ("", "configmaps", {"data": {}}),
         ("batch", "jobs", {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
         ("e.com", "databases", {"kind": "Database", "status": "anything"}),
+        ("e.com", "databases", {"kind": "Database", "status": {"conditions": 5}}),
         ("e.com", "databases", {"kind": "Database", "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
     ],
 )
