@@ -24,6 +24,9 @@ BROKEN_PIPE: Final = 141
 _REPORTED_ANYWAY: Final = frozenset({"run", "reconciler"})
 """The loggers of what becomes of runs."""
 
+_REPEAT_SECONDS: Final = 0.02
+"""The time after which an interrupt that was ignored is raised again: most finalizers have ended by then."""
+
 INTERRUPTED: Final = 130
 """The exit code of an interrupted command: that of a shell for SIGINT."""
 
@@ -117,11 +120,26 @@ def print_lines(lines: Iterable[StyledLine]) -> None:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """End the body by SIGTERM and SIGHUP as SIGINT does: with KeyboardInterrupt; to be used in the main thread."""
-    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """End the body by SIGTERM and SIGHUP as SIGINT does: with KeyboardInterrupt; to be used in the main thread.
+
+    The interpreter ignores an exception that is raised while it runs a finalizer, for example that of a pool of
+    connections. SIGALRM then raises it again.
+    """
+    signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+    previous, previous_hook = {number: signal.signal(number, _interrupt) for number in signals}, sys.unraisablehook
+
+    def report(ignored: "sys.UnraisableHookArgs") -> None:
+        if ignored.exc_type is KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, _REPEAT_SECONDS)
+        else:
+            previous_hook(ignored)
+
+    sys.unraisablehook = report
     try:
         yield
     finally:
+        sys.unraisablehook = previous_hook
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in previous.items():
             signal.signal(number, handler)
 

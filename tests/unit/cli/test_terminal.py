@@ -80,6 +80,32 @@ except KeyboardInterrupt:
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_during_a_finalizer_interrupts_too(number: signal.Signals) -> None:
+    """The interpreter ignores the first KeyboardInterrupt, because no frame could catch it."""
+    script = f"""
+import os, signal, time, weakref
+from rolecall.cli.terminal import interrupted_by_signals
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Pool:
+    pass
+def close():
+    os.kill(os.getpid(), {int(number)})
+    print("not reached")
+try:
+    with interrupted_by_signals():
+        pool = Pool()
+        weakref.finalize(pool, close)
+        del pool
+        print("lost", flush=True)
+        time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30)
+    assert (done.stdout, done.stderr) == ("lost\ninterrupted\n", "")
+
+
 @dataclass(frozen=True)
 class Line:
     """A line without a style."""
