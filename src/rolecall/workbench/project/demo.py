@@ -29,6 +29,7 @@ from rolecall.kube.metadata import metadata_of, status_of
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.files import SUFFIX
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import write_private
 from rolecall.workbench.controlplane.cluster import ControlPlane
 from rolecall.workbench.controlplane.errors import ControlPlaneError
@@ -175,13 +176,13 @@ def run_demo(options: Options, console: Console) -> int:
     try:
         console.print(f"The control plane is ready: KUBECONFIG={plane.kubeconfig}")
         applier = Applier(plane.kubeconfig)
-        console.print(f"Applied {len(applier.apply(definitions))} definitions")
+        console.print(f"Applied {len(apply_in_thread(applier, definitions))} definitions")
         kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
         arguments = ("--record-dir", str(records), "--ui-bind-address", "127.0.0.1:0") if options.keep else ()
         operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log", arguments)
         operator.start()
         console.print(f"Started the operator as service account {account} (process {operator.pid})")
-        console.print(f"Applied {len(applier.apply(samples))} sample objects")
+        console.print(f"Applied {len(apply_in_thread(applier, samples))} sample objects")
         namespaces = {str(metadata_of(obj)["namespace"]) for obj in samples if metadata_of(obj).get("namespace")}
         progress = _Progress(demo_file.goals, tuple(sorted(namespaces)), operator, options.timeout_seconds)
         succeeded = asyncio.run(progress.until_done(plane.kubeconfig, console))
@@ -197,6 +198,15 @@ def run_demo(options: Options, console: Console) -> int:
         console.print(next_steps(plane, operator, records, kinds, edited), soft_wrap=True, highlight=False)
         open_page(operator.page, os.environ, is_terminal=console.is_terminal)
     return 0 if succeeded else 1
+
+
+def apply_in_thread(applier: Applier, objects: Iterable[RawObject]) -> list[str]:
+    """Apply objects as ``Applier.apply`` does; a signal raises KeyboardInterrupt only afterwards.
+
+    An exception in the middle of a request can leave a lock of the client's connections held, which the client then
+    waits for while it handles the exception.
+    """
+    return asyncio.run(run_in_thread(lambda: applier.apply(objects)))
 
 
 def _operators_with(records: Path) -> list[int]:

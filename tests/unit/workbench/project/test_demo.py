@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -196,3 +197,28 @@ def test_the_page_is_opened_only_for_somebody_at_a_desktop(
 def test_the_address_of_the_page_is_told(tmp_path: Path) -> None:
     assert "\nLook at it: http://127.0.0.1:1/\n" in steps(tmp_path, page="http://127.0.0.1:1/")
     assert "Look at it" not in steps(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_does_not_interrupt_a_request_of_the_client(number: signal.Signals) -> None:
+    """The client's connections have locks, which an exception at any point could leave held."""
+    script = f"""
+import os, signal, time
+from rolecall.cli.terminal import interrupted_by_signals
+from rolecall.workbench.project.demo import apply_in_thread
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Applier:
+    def apply(self, objects):
+        os.kill(os.getpid(), {int(number)})
+        time.sleep(0.5)
+        print("applied", objects)
+        return []
+try:
+    with interrupted_by_signals():
+        apply_in_thread(Applier(), ["one"])
+        print("not reached")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("applied ['one']\ninterrupted\n", "")
