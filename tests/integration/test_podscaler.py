@@ -179,6 +179,14 @@ async def test_api_server_rejects_invalid_specs(world: World, old: str, new: str
         await world.create(POD_SCALER_MANIFEST.replace(old, new))
 
 
+async def test_api_server_rejects_change_of_selector(world: World) -> None:
+    """The pods with the previous labels would remain."""
+    await world.create(POD_SCALER_MANIFEST)
+    with pytest.raises(InvalidError, match=r"spec\.selector.*can't be changed"):
+        await world.patch(POD_SCALER, "example-podscaler", {"spec": {"selector": {"app": "web"}}})
+    await world.patch(POD_SCALER, "example-podscaler", {"spec": {"count": 2}})
+
+
 async def test_two_with_the_same_selector_do_not_fight(world: World, running: Operator) -> None:
     """The second one's count is met by the first one's pods, which it never deletes."""
     await world.create(POD_SCALER_MANIFEST)
