@@ -2,8 +2,8 @@
 
 ``python -m tests.chaos.prune_histories`` runs two hundred of them. The witness is the audit log of the API server.
 
-- In a history with an even seed, parts of a spec are switched on and off. No part that the spec has is ever deleted,
-  and afterward, what is switched off disappears, as in a fresh object.
+- In a history with an even seed, parts of a spec are switched on and off. No part that the spec has is ever deleted.
+  Afterward, a change from S0 to S1 leaves the objects of a new object with S1, and a change back those of S0.
 - In one with an odd seed, the spec stays the same, and the role names some parts only while another object exists.
   The operator deletes nothing at all.
 
@@ -19,21 +19,19 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from aiohttp import web
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
-from rolecall.kube.metadata import annotation_of
+from rolecall.kube.metadata import annotation_of, metadata_of, owner_references_of
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
 from rolecall.runner.reconcile.context import RECONCILE_REQUESTED_AT_ANNOTATION
-from rolecall.workbench.controlplane import ControlPlane, components
+from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.chaos.campaign import progress
 from tests.chaos.histories import seeds_of
@@ -43,16 +41,11 @@ from tests.chaos.requests import accepted
 from tests.chaos.response_faults import ResponseFaults
 from tests.chaos.scene import define
 from tests.integration.operators import Operator
+from tests.support.audit import AuditLog, Deletion, audited
 from tests.support.things import DEFINITIONS, KINDS, write_role
 from tests.support.world import CONFIG_MAP, World, eventually
 
 PRIMARY = KINDS[0]
-POLICY = """
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules: [{level: Metadata, verbs: [delete]}]
-"""
 _FLAGS = ("--backoff-max", "2s", "--ansible-log-events", "nothing")
 _PARTS = tuple("abcdefgh")
 _FEWEST = 5
@@ -81,6 +74,7 @@ _TASKS = """
       metadata:
         name: "{{ ansible_operator_meta.name }}-{{ item }}"
         namespace: "{{ ansible_operator_meta.namespace }}"
+      data: {parts: "{{ parts | sort | join(' ') }}"}
   loop: "{{ parts }}"
   when: item not in gated | default([]) or gate.resources | length > 0
 
@@ -101,13 +95,9 @@ class PruneHistory:
     replica: Replica
     faults: ResponseFaults
     timeout_seconds: float
+    name: str
     wanted: list[tuple[float, frozenset[str]]] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """The name of the object."""
-        return f"p{self.seed}"
 
     async def run(self) -> list[str]:
         """Run the history, and return what remained after it."""
@@ -123,12 +113,50 @@ class PruneHistory:
         await self._create_gate()
         await self._request_run()
         await self._has_inventory(parts)
-        if self.seed % 2:
-            return []
-        gone = chance.choice(sorted(parts))
-        await self._want(parts - {gone})
-        await self.world.wait_until_gone(CONFIG_MAP, f"{self.name}-{gone}", self.timeout_seconds)
-        return []
+        return [] if self.seed % 2 else await self._switched(chance, parts)
+
+    async def _switched(self, chance: random.Random, first: frozenset[str]) -> list[str]:
+        """Change the spec from S0 to S1 and back; the objects must be those of a fresh S1, and those of S0 again."""
+        second = first - {chance.choice(sorted(first))}
+        if added := sorted(set(_PARTS) - first):
+            second |= {chance.choice(added)}
+        found = []
+        await self._becomes(first)
+        before = await self._objects()
+        await self._want(second)
+        await self._becomes(second)
+        fresh = replace(self, name=f"f{self.seed}", wanted=[], steps=[])
+        await fresh._create_gate()
+        await fresh._create(second, [])
+        if (after := await self._objects()) != (expected := await fresh._objects()):
+            found.append(f"objects after S0 to S1: {after}; of a new object with S1: {expected}")
+        await accepted(lambda: self.world.delete(PRIMARY, fresh.name))
+        await self._want(first)
+        await self._becomes(first)
+        if (after := await self._objects()) != before:
+            found.append(f"objects after S0 to S1 to S0: {after}; before: {before}")
+        return found
+
+    async def _becomes(self, parts: frozenset[str]) -> None:
+        """Wait until exactly these parts exist, each in the state of this spec, and the inventory has them."""
+        expected = dict.fromkeys(sorted(parts), " ".join(sorted(parts)))
+
+        async def look() -> dict[str, str]:
+            return {part: obj["data"]["parts"] for part, obj in (await self._objects()).items()}
+
+        await eventually(look, expected.__eq__, self.timeout_seconds, f"the parts of {self.name}")
+        await self._has_inventory(parts)
+
+    async def _objects(self) -> dict[str, dict[str, Any]]:
+        """Return the data, labels, annotations, and owners of each part, without what differs between objects."""
+        found = {}
+        for obj in await self.world.objects(CONFIG_MAP):
+            owner, _, part = metadata_of(obj)["name"].rpartition("-")
+            if owner == self.name and part in _PARTS:
+                metadata = {name: metadata_of(obj).get(name) for name in ("labels", "annotations")}
+                owners = [(each.kind, each.name == self.name) for each in owner_references_of(obj)]
+                found[part] = {"data": obj.get("data"), "owners": owners, **metadata}
+        return found
 
     async def run_with_kill(self, write: int) -> bool:
         """Switch two of six parts off, and kill the operator after its write of this number.
@@ -219,15 +247,17 @@ class PruneHistory:
         what = f"the inventory of {self.name} has {sorted(parts)}"
         await eventually(look, parts.__eq__, self.timeout_seconds, what)
 
-    def wrong_deletions(self, deletions: Sequence[tuple[float, str]]) -> list[str]:
+    def wrong_deletions(self, deletions: Sequence[Deletion]) -> list[str]:
         """Return the deletions of parts that the spec had at that time; with an odd seed, all."""
         found = []
-        for when, name in deletions:
+        for when, name in ((each.at, each.name) for each in deletions):
             owner, _, part = name.rpartition("-")
             effective = [parts for since, parts in self.wanted if since <= when - _GRACE_SECONDS][-1:]
             effective += [parts for since, parts in self.wanted if when - _GRACE_SECONDS < since <= when]
-            if owner == self.name and (self.seed % 2 or all(part in parts for parts in effective)):
-                found.append(f"{name} was deleted, although the spec had it; steps: {'; '.join(self.steps)}")
+            if not name or (owner == self.name and (self.seed % 2 or all(part in parts for parts in effective))):
+                found.append(
+                    f"{name or 'a collection'} was deleted, although the spec had it; steps: {'; '.join(self.steps)}"
+                )
         return found
 
 
@@ -238,20 +268,23 @@ class PruneHistories:
     world: World
     replica: Replica
     faults: ResponseFaults
-    audit_log: Path
+    audit_log: AuditLog
     timeout_seconds: float
 
     async def findings(self, seed: int) -> list[str]:
         """Run a history; return what it found."""
-        history = PruneHistory(seed, self.world, self.replica, self.faults, self.timeout_seconds)
+        history = self._history(seed)
         try:
             found = await history.run()
         except AssertionError as error:
             found = [f"{error}; steps: {'; '.join(history.steps)}; faults met: {'; '.join(self.faults.met)}"]
-        found += history.wrong_deletions(self._deletions())
+        found += history.wrong_deletions(self.audit_log.deletions_of(ACCOUNT))
         with suppress(NotFoundError):
             await self.world.delete(PRIMARY, history.name)
         return found
+
+    def _history(self, seed: int) -> PruneHistory:
+        return PruneHistory(seed, self.world, self.replica, self.faults, self.timeout_seconds, f"p{seed}")
 
     async def findings_of_kills(self, every: int = 1) -> tuple[int, list[str]]:
         """Kill the operator after each of its writes in turn, or every few of them, while parts are switched off.
@@ -262,12 +295,12 @@ class PruneHistories:
         number = 0
         while not found:
             even = 1000 + 2 * number  # parts may be deleted
-            history = PruneHistory(even, self.world, self.replica, self.faults, self.timeout_seconds)
+            history = self._history(even)
             try:
                 was_killed = await history.run_with_kill(every * number + 1)
             except AssertionError as error:
                 return number, [f"killed after write {every * number + 1}: {error}"]
-            found += history.wrong_deletions(self._deletions())
+            found += history.wrong_deletions(self.audit_log.deletions_of(ACCOUNT))
             await self.world.delete(PRIMARY, history.name)
             await self.world.wait_until_gone(CONFIG_MAP, f"{history.name}-c", self.timeout_seconds)
             if not was_killed:
@@ -275,28 +308,12 @@ class PruneHistories:
             number += 1
         return number, found
 
-    def _deletions(self) -> list[tuple[float, str]]:
-        """Return the time and the name of each accepted deletion by the operator, from the audit log."""
-        found = []
-        for line in self.audit_log.read_text().splitlines():
-            entry = json.loads(line)
-            is_own = entry["user"]["username"] == f"system:serviceaccount:default:{ACCOUNT}"
-            if is_own and entry["verb"] == "delete" and entry.get("responseStatus", {}).get("code", 0) < 300:
-                when = datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
-                found.append((when, entry["objectRef"]["name"]))
-        return found
-
 
 @asynccontextmanager
 async def prune_histories(directory: Path, timeout_seconds: float) -> AsyncIterator[PruneHistories]:
     """Yield an operator behind a relay, on a control plane with an audit log."""
-    (directory / "policy.yaml").write_text(POLICY)
-    log = directory / "audit.log"
-    options = components.options()
-    audit = {"audit-policy-file": str(directory / "policy.yaml"), "audit-log-path": str(log)}
-    audited = {components.API_SERVER: {**options[components.API_SERVER], **audit}}
     plane = ControlPlane("prune-histories", state_directory=directory / "control-planes", report=progress)
-    with mock.patch.dict(options, audited):
+    with audited(directory, "delete", "deletecollection") as log:
         await asyncio.to_thread(plane.start)
     try:
         await asyncio.to_thread(define, plane)

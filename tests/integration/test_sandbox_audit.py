@@ -13,17 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.workbench.controlplane import ControlPlane, components
+from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 from tests.integration.operators import PROJECT, copy_project
 from tests.integration.test_plan_command import rolecall
+from tests.support.audit import AuditLog, audited
 
-POLICY = """
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules: [{level: Metadata}]
-"""
 EXISTING = """
 apiVersion: samplecontroller.k8s.io/v1alpha1
 kind: Foo
@@ -39,30 +34,27 @@ class Audited:
     """A cluster with an audit log; ``administrator`` is an account of its own that may do everything."""
 
     administrator: Path
-    log: Path
+    log: AuditLog
 
     def requests_of(self, work: Callable[[], object]) -> list[dict[str, Any]]:
         """Return the requests of the administrator while something is done."""
-        known = len(self.log.read_bytes())
+        known = self.log.file.stat().st_size
         work()
-        lines = self.log.read_bytes()[known:].decode().splitlines()
-        return [each for each in map(json.loads, lines) if each["user"]["username"].endswith(":administrator")]
+        return self.log.requests_of("administrator", known)
 
 
-@pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+@pytest.fixture(scope="module", name="cluster")
+def audited_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     """Yield a cluster with a Foo; no operator works there."""
     directory = tmp_path_factory.mktemp("audited")
-    (directory / "policy.yaml").write_text(POLICY)
-    audit = {"audit-policy-file": str(directory / "policy.yaml"), "audit-log-path": str(directory / "audit.log")}
-    with pytest.MonkeyPatch.context() as patch:
-        options = components.options()
-        patch.setitem(options, components.API_SERVER, {**options[components.API_SERVER], **audit})
-        with ControlPlane(f"test-audited-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
-            applier = Applier(plane.kubeconfig)
-            applier.apply(read_manifests(PROJECT / "deploy/crds"))
-            applier.apply([*map(yaml.safe_load, (EXISTING, ACCOUNT, BINDING))])
-            yield Audited(plane.service_account_kubeconfig("default", "administrator"), directory / "audit.log")
+    with (
+        audited(directory) as log,
+        ControlPlane(f"test-audited-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane,
+    ):
+        applier = Applier(plane.kubeconfig)
+        applier.apply(read_manifests(PROJECT / "deploy/crds"))
+        applier.apply([*map(yaml.safe_load, (EXISTING, ACCOUNT, BINDING))])
+        yield Audited(plane.service_account_kubeconfig("default", "administrator"), log)
 
 
 ACCOUNT = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: administrator, namespace: default}}"
@@ -75,11 +67,11 @@ subjects: [{kind: ServiceAccount, name: administrator, namespace: default}]
 """
 
 
-def document_of(audited: Audited, directory: Path, *command: str) -> tuple[dict[str, Any], set[str]]:
+def document_of(cluster: Audited, directory: Path, *command: str) -> tuple[dict[str, Any], set[str]]:
     """Run a command; return the document that it prints, and the verbs of all requests that it has sent."""
     done: list[subprocess.CompletedProcess[str]] = []
-    requests = audited.requests_of(
-        lambda: done.append(asyncio.run(rolecall(directory, audited.administrator, *command, "--output", "json")))
+    requests = cluster.requests_of(
+        lambda: done.append(asyncio.run(rolecall(directory, cluster.administrator, *command, "--output", "json")))
     )
     assert done[0].stdout, done[0].stderr
     document: dict[str, Any] = json.loads(done[0].stdout)
@@ -93,8 +85,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(300)
-def test_plan_of_everything_sends_only_reads(audited: Audited, project: Path) -> None:
-    document, verbs = document_of(audited, project, "plan", "--all")
+def test_plan_of_everything_sends_only_reads(cluster: Audited, project: Path) -> None:
+    document, verbs = document_of(cluster, project, "plan", "--all")
 
     assert [each["name"] for each in document["objects"]] == ["one"]
     assert {(each["action"], each["name"]) for each in document["objects"][0]["changes"]} >= {("create", "made")}
@@ -102,10 +94,10 @@ def test_plan_of_everything_sends_only_reads(audited: Audited, project: Path) ->
 
 
 @pytest.mark.timeout(300)
-def test_plan_of_files_sends_only_reads(audited: Audited, project: Path) -> None:
+def test_plan_of_files_sends_only_reads(cluster: Audited, project: Path) -> None:
     edited = EXISTING.replace("replicas: 1", "replicas: 3")
     (project / "edited.yaml").write_text(f"{edited}---{NEW}")
-    document, verbs = document_of(audited, project, "plan", "-f", "edited.yaml")
+    document, verbs = document_of(cluster, project, "plan", "-f", "edited.yaml")
 
     made = {
         (each["name"], change["name"], change["after"]["spec"]["replicas"])
@@ -119,26 +111,26 @@ def test_plan_of_files_sends_only_reads(audited: Audited, project: Path) -> None
 
 
 @pytest.mark.timeout(300)
-def test_crashtest_sends_only_reads(audited: Audited, project: Path) -> None:
+def test_crashtest_sends_only_reads(cluster: Audited, project: Path) -> None:
     (project / "new.yaml").write_text(NEW)
-    document, verbs = document_of(audited, project, "crashtest", "-f", "new.yaml")
+    document, verbs = document_of(cluster, project, "crashtest", "-f", "new.yaml")
 
     assert len(document["trials"]) == document["writes"] > 1
     assert verbs <= READS
     assert "get" in verbs
 
 
-def test_audit_log_shows_a_write(audited: Audited) -> None:
+def test_audit_log_shows_a_write(cluster: Audited) -> None:
     """Test the tests above: the log shows the requests of the account."""
     script = f"""
 import asyncio
 from rolecall.kube.client import Client
 
 async def main():
-    async with await Client.connect({str(audited.administrator)!r}) as client:
+    async with await Client.connect({str(cluster.administrator)!r}) as client:
         await client.create({{"apiVersion": "v1", "kind": "Namespace", "metadata": {{"name": "made"}}}})
 
 asyncio.run(main())
 """
-    requests = audited.requests_of(lambda: subprocess.run([sys.executable, "-c", script], check=True))
+    requests = cluster.requests_of(lambda: subprocess.run([sys.executable, "-c", script], check=True))
     assert "create" in {each["verb"] for each in requests}
