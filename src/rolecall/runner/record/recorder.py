@@ -3,12 +3,10 @@
 A record never fails a run: errors are logged, and the run continues.
 """
 
-import hashlib
 import json
 import os
-import stat
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -31,7 +29,7 @@ from rolecall.runner.record.document import Document, document_of, mask_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.history import RunHistory
 from rolecall.runner.record.run_record import Ending, RecordMemory, RunRecord
-from rolecall.runner.runs.content import contents_of, directories_of, files_of
+from rolecall.runner.runs.content import contents_of, digest_of_content
 from rolecall.runner.runs.events import cut
 from rolecall.runner.secrets.mask import Mask
 from rolecall.runner.secrets.values import marked_texts, secret_texts
@@ -47,7 +45,6 @@ _MESSAGE_BYTES: Final = 300
 """The maximum length of the message of a failure in a list."""
 
 _COLLECTIONS: Final = ("kubernetes.core", "operator_sdk.util", "community.okd")
-_State = tuple[str, Path, int, int]
 
 
 @dataclass(slots=True)
@@ -233,28 +230,3 @@ def _collections() -> dict[str, str]:
             if os.path.isfile(manifest):  # noqa: PTH113 - pathlib raises PermissionError
                 found[name] = str(json.loads(manifest.read_text())["collection_info"]["version"])
     return found
-
-
-def digest_of_content(contents: Iterable[Content]) -> str:
-    """Return a digest of the files of roles and playbooks, by their names and content. Blocks.
-
-    It detects whether two runs used the same code, on any machine. Only regular files count.
-    """
-    states: list[_State] = []
-    for content in contents:
-        base, found = next(directories_of(content)), []
-        for path in files_of(content):
-            with suppress(FileNotFoundError):  # a dangling link, or removed in the meantime
-                status = path.stat()
-                if stat.S_ISREG(status.st_mode):
-                    found.append((os.path.relpath(path, base), path, status.st_mtime_ns, status.st_size))
-        states += sorted(found)
-    return _digest(tuple(states))
-
-
-@lru_cache(maxsize=64)
-def _digest(states: tuple[_State, ...]) -> str:
-    digest = hashlib.sha256()
-    for name, path, _, _ in states:
-        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return f"sha256:{digest.hexdigest()}"

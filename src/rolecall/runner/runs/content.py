@@ -11,7 +11,8 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import lru_cache, partial
 from pathlib import Path
 
 from watchfiles import Change, DefaultFilter
@@ -96,6 +97,36 @@ def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:
         except OSError:
             continue
     return found
+
+
+_State = tuple[str, Path, int, int]
+"""The name of a file in its content, its path, the time of its last change, and its size."""
+
+
+def digest_of_content(contents: Iterable[Content]) -> str:
+    """Return a digest of the files of roles and playbooks, by their names and content. Blocks.
+
+    It detects whether two runs used the same code, on any machine. Only regular files count. A file whose size and time
+    of change are the same isn't read again. Raises OSError if one can't be read.
+    """
+    states: list[_State] = []
+    for content in contents:
+        base, found = next(directories_of(content)), []
+        for path in files_of(content):
+            with suppress(FileNotFoundError):  # a dangling link, or removed in the meantime
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode):
+                    found.append((os.path.relpath(path, base), path, status.st_mtime_ns, status.st_size))
+        states += sorted(found)
+    return _digest(tuple(states))
+
+
+@lru_cache(maxsize=64)
+def _digest(states: tuple[_State, ...]) -> str:
+    digest = hashlib.sha256()
+    for name, path, _, _ in states:
+        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return f"sha256:{digest.hexdigest()}"
 
 
 async def watch_contents(followers: Sequence[tuple[Watch, Callable[[], None]]]) -> None:

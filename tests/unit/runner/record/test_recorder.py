@@ -18,8 +18,9 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.record import recorder as recorder_module
 from rolecall.runner.record.reader import read_record
-from rolecall.runner.record.recorder import Recorder, digest_of_content
+from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending
+from rolecall.runner.runs.content import digest_of_content
 from rolecall.runner.runs.events import HIDDEN
 from rolecall.runner.runs.outcome import Outcome, TaskFailure
 from rolecall.runner.secrets.values import marked_texts, secret_texts
