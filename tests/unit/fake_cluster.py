@@ -55,6 +55,11 @@ class FakeCluster(Client):
         self._enter("resource")
         return ApiResource(gvk, f"{gvk.kind.lower()}s", True, VERBS, self.subresources)  # noqa: FBT003 - namespaced
 
+    async def resource_for_path(self, group: str, version: str, plural: str) -> ApiResource | None:  # noqa: ARG002
+        """Serve no URL of a kind."""
+        self._enter("resource")
+        return None
+
     async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
         """Return a copy of an object."""
         self._enter("get")

@@ -3,8 +3,8 @@
 A deletion needs three things at once: the author's word (the task ``rolecall.util.prune``), changed inputs (the spec or
 the role), and time.
 
-- A set of objects is *stable* when two successive complete runs with equal inputs have named it. Only a stable set
-  changes the inventory; before that, another run follows.
+- A set of objects is *stable* when two successive complete runs with equal inputs have named it, and the second has
+  changed nothing. Only a stable set changes the inventory; before that, another run follows.
 - With equal inputs, missing objects leave the inventory and stay in the cluster: the role names them only sometimes.
 - With other inputs, missing objects become obsolete. A run that names one again ends that, and so do other inputs.
 - An object that is obsolete for long enough is due in a later run, unless the run has seen an object that still waits.
@@ -140,8 +140,9 @@ def decide(
         return Decision(
             Inventory(), remark=f"the run has named {len(own)} objects, and at most {MAX_OBJECTS} are followed"
         )
-    if run.digest not in (previous, digest_of_set(inventory.inputs, inventory.current)):
-        remark = "the next run must name the same objects"
+    is_repeated = run.digest == previous and not run.observations.changes
+    if not is_repeated and run.digest != digest_of_set(inventory.inputs, inventory.current):
+        remark = "the next run must name the same objects, and change none"
         return Decision(inventory, again_at=now + 1, remark=remark, is_stable=False)
     has_same_inputs = inventory.inputs == inputs
     newly: list[InventoryObject] = []

@@ -2,7 +2,8 @@
 
 A run *names* an object if it requests it by name, whatever the response, if it creates it, or if it receives it in a
 list. A collection that is deleted, watched, or listed in an unreadable format counts as named completely. Names are
-without version, and objects also compare by uid, because OpenShift serves some under two kinds.
+without version, and objects also compare by uid, because OpenShift serves some under two kinds. What a run receives
+only in lists isn't its object's own, because anybody may have made it.
 """
 
 from dataclasses import dataclass, field
@@ -46,6 +47,9 @@ class Observations:
     own: dict[ObjectId, Own] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
     waiting: dict[ObjectId, str] = field(default_factory=dict)
+    changes: bool = False
+    """Whether the run has changed an object other than the primary."""
+
     others: dict[ObjectId, tuple[str, str, str]] = field(default_factory=dict)
     """The version, uid, and owner's uid of the objects of others that the run requested by name."""
 
@@ -77,10 +81,11 @@ class Observations:
 
     def _add_object(self, info: RequestInfo, seen: SeenObject) -> None:
         found = ObjectId(info.group, info.resource, seen.key.namespace, seen.key.name)
+        is_own = seen.is_own and (info.verb != "list" or found in self.own)
         self._ids.add(found)
         self._uids.add(seen.uid)
         self._drop(found)
-        if seen.is_own and not info.is_removal:
+        if is_own and not info.is_removal:
             self.own[found] = Own(info.version, seen.uid)
         if seen.waits_for and not info.is_removal:
             self.waiting[found] = seen.waits_for

@@ -8,19 +8,17 @@ The inventory is written after the last deletion. A crash in between leaves obje
 the next run drops.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rolecall.kube.errors import KubeError, NotFoundError, UnknownKindError
 from rolecall.kube.metadata import annotation_of, is_being_deleted, resource_version_of, uid_of
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION, is_own
@@ -30,6 +28,7 @@ from rolecall.runner.prune.observations import Observations
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import NORMAL, WARNING, EventSpec
 from rolecall.runner.reconcile.status_writer import Primaries
+from rolecall.runner.runs.content import digest_of_content
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:  # plans prune without metrics
 logger = get_logger("prune")
 
 MAX_ATTEMPTS: Final = 5
-"""How many runs in a row may name different sets before no further one is requested for these inputs."""
+"""How many runs in a row may name different sets, or change objects, before no further one is requested."""
 
 _SHOWN: Final = 10
 CONFIRM: Final = "confirm"
@@ -68,8 +67,8 @@ class Pruner:
     _previous: dict[ObjectKey, str] = field(default_factory=dict)
     """The digest of each object's last run, if that was complete."""
 
-    _attempts: dict[ObjectKey, tuple[str, int]] = field(default_factory=dict)
-    """The inputs of the runs in a row that have named different sets, and their number."""
+    _attempts: dict[ObjectKey, dict[str, int]] = field(default_factory=dict)
+    """How many runs in a row with these inputs have named different sets, or changed something."""
 
     async def run_ended(self, context: ReconcileContext) -> Pruning:
         """Update the inventory after a run, and delete what is due. Raises nothing: errors are reasons."""
@@ -110,28 +109,26 @@ class Pruner:
         await self._write(primary, left, is_used=is_confirmed and bool(deleted))
         again_at = self.now() + WAIT_SECONDS if reasons else decision.again_at
         remarks = tuple(filter(None, [decision.remark, *reasons]))
-        obsolete = tuple(self._described(each, options) for each in left.obsolete)
+        obsolete = tuple(f"{each}: {self._no_longer_named(options.due_at(each), options)}" for each in left.obsolete)
         texts = {"reasons": remarks, "obsolete": obsolete, "deleted": tuple(map(str, deleted))}
         return Pruning(again_at, texts=texts)
 
-    def _described(self, each: InventoryObject, options: PruneOptions) -> str:
-        after = format_duration(max(0, math.ceil(options.due_at(each) - self.now())))
+    def _no_longer_named(self, due: float, options: PruneOptions) -> str:
+        after = format_duration(max(0, math.ceil(due - self.now())))
         verdict = f"deleted after {after}" if options.deletes else "not deleted, because the mode is report"
-        return f"{each}: no longer named by the role, {verdict}"
+        return f"no longer named by the role, {verdict}"
 
     def _await_stability(self, key: ObjectKey, inputs: str, decision: Decision) -> Pruning:
-        known, count = self._attempts.get(key, (inputs, 0))
-        count = count + 1 if known == inputs else 1
-        self._attempts[key] = inputs, count
+        count = self._attempts.get(key, {}).get(inputs, 0) + 1
+        self._attempts[key] = {inputs: count}
         if count <= MAX_ATTEMPTS:
             return Pruning(decision.again_at, is_stable=False, texts={"reasons": (decision.remark,)})
-        reason = f"{count} runs in a row with the same inputs have named different objects"
-        logger.info("Nothing is pruned: the role names other objects in each run", runs=count)
+        reason = f"{count} runs in a row with the same inputs have named different objects, or changed some"
+        logger.info("Nothing is pruned: the role names or changes other objects in each run", runs=count)
         return Pruning(texts={"reasons": (reason,)})
 
     async def _inputs(self, primary: RawObject) -> str:
-        content = self.watch.content
-        files = await run_in_thread(lambda: digest_of_content(content))
+        files = await run_in_thread(partial(digest_of_content, (self.watch.content,)))
         variables = {"vars": dict(self.watch.variables), "snakeCase": self.watch.snake_case_parameters}
         return digest_of_inputs(primary, {"files": files, **variables})
 
@@ -146,19 +143,13 @@ class Pruner:
         return tuple(found)
 
     def _announce(self, primary: RawObject, decision: Decision, options: PruneOptions) -> None:
-        if decision.newly_obsolete:
-            names = _listed(decision.newly_obsolete)
-            ends = min(options.due_at(each) for each in decision.newly_obsolete)
-            when = datetime.fromtimestamp(ends, UTC).strftime("%H:%M:%SZ")
-            after = format_duration(max(0.0, ends - self.now()))
-            verdict = (
-                f"to be deleted after {after}, at {when}" if options.deletes else "not deleted: the mode is report"
-            )
-            logger.info("Objects are obsolete", objects=names, deletes=options.deletes)
-            message = f"No longer named by the role, {verdict}: {names}"
+        if newly := decision.newly_obsolete:
+            why = self._no_longer_named(min(map(options.due_at, newly)), options)
+            logger.info("Objects are obsolete", objects=_listed(newly), deletes=options.deletes)
+            message = f"{why.capitalize()}: {_listed(newly)}"
             self.record_event(primary, EventSpec(NORMAL, "ObjectsObsolete", message))
             if not options.deletes:
-                self._count(decision.newly_obsolete, "report")
+                self._count(newly, "report")
         if decision.needs_confirmation:
             how = f'to delete them, set the annotation {PRUNE_ANNOTATION}: "{CONFIRM}"'
             message = f"Nothing was deleted: {decision.remark}; {how}: {_listed(decision.inventory.obsolete)}"
@@ -254,18 +245,6 @@ class Pruner:
         """Drop the state of a deleted object."""
         self._previous.pop(key, None)
         self._attempts.pop(key, None)
-
-
-def digest_of_content(content: Content) -> str:
-    """Return a digest of the files of a role, or of a playbook. Raises OSError if one can't be read."""
-    path = content.path
-    files = sorted(path.rglob("*")) if isinstance(content, RoleContent) else [path]
-    found = hashlib.sha256()
-    for each in files:
-        if each.is_file() and "__pycache__" not in each.parts:
-            text = each.read_bytes()
-            found.update(f"{each.relative_to(path)} {len(text)} ".encode() + text)
-    return found.hexdigest()
 
 
 def _listed(objects: Sequence[InventoryObject]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from rolecall.kube.discovery import ApiResource
+from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.ownership import Ownership
@@ -73,12 +74,14 @@ class Run(ProxiedRun):
     def wrote(self, obj: RawObject) -> None:
         """Note an own write, which doesn't trigger the object."""
         self.own_writes.record_write((self.owner.gvk, self.owner.key), obj)
+        self.observations.changes |= uid_of(obj) != self.owner.uid
         if self.reads is not None:
             self.reads.wrote(obj)
 
     def deleted(self, uid: str) -> None:
         """Note an own deletion, which doesn't trigger the object."""
         self.own_writes.record_removal((self.owner.gvk, self.owner.key), uid)
+        self.observations.changes = True
 
     def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
         """Let the kind of a dependent be watched."""

@@ -61,6 +61,21 @@ def test_run_after_a_different_one_changes_nothing() -> None:
     assert (decision.inventory, decision.is_stable) == (INVENTORY, False)
 
 
+def test_run_that_changes_objects_does_not_make_a_set_stable() -> None:
+    """What a role makes because something changed isn't what it makes in each run."""
+    changing = run_of("ab", "2")
+    changing.observations.changes = True
+    decision = decide(INVENTORY, changing, changing.digest, PruneOptions(), now=10)
+    assert (decision.inventory, decision.is_stable) == (INVENTORY, False)
+
+
+def test_change_during_the_run_of_a_known_set_prevents_no_deletion() -> None:
+    marked = stable(INVENTORY, run_of("ab", "2"), 1000).inventory
+    changing = run_of("ab", "2")
+    changing.observations.changes = True
+    assert names(stable(marked, changing, 1000 + AFTER).due) == "c"
+
+
 def test_missing_object_with_other_inputs_becomes_obsolete() -> None:
     decision = stable(INVENTORY, run_of("ab", "2"), 1000)
     assert names(decision.newly_obsolete) == "c"
