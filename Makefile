@@ -236,6 +236,7 @@ chaos: setup ## Inject faults and measure how operators recover (CHAOS="--second
 histories: setup ## Random histories of changes and invalid responses of the API server (HISTORIES="1-200 --outage 150")
 	$(RUN) python -m tests.chaos.histories $(HISTORIES)
 	$(RUN) python -m tests.chaos.prune_histories
+	$(RUN) python -m tests.chaos.prune_keeps
 
 ##@ Release
 

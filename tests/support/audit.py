@@ -40,8 +40,8 @@ class AuditLog:
         lines = self.file.read_bytes()[since:].decode().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["user"]["username"] == user]
 
-    def deletions_of(self, account: str) -> list[Deletion]:
-        """Return the accepted deletions by a service account; those of a collection have no name."""
+    def deletions_of(self, account: str, agent: str = "") -> list[Deletion]:
+        """Return the accepted deletions by a service account and a user agent; those of a collection have no name."""
         return [
             Deletion(
                 datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp(),
@@ -49,7 +49,9 @@ class AuditLog:
                 entry["objectRef"].get("name", ""),
             )
             for entry in self.requests_of(account)
-            if entry["verb"] in ("delete", "deletecollection") and entry.get("responseStatus", {}).get("code", 0) < 300
+            if entry["verb"] in ("delete", "deletecollection")
+            and entry.get("responseStatus", {}).get("code", 0) < 300
+            and agent in entry.get("userAgent", "")
         ]
 
 

@@ -25,7 +25,8 @@ SCHEMA = {
 }
 
 
-def _definition(gvk: GVK) -> RawObject:
+def definition_of(gvk: GVK) -> RawObject:
+    """Return the definition of a kind whose spec and status accept anything."""
     singular = gvk.kind.lower()
     version = {"name": gvk.version, "served": True, "storage": True, "subresources": {"status": {}}}
     return {
@@ -41,8 +42,8 @@ def _definition(gvk: GVK) -> RawObject:
     }
 
 
-DEFINITION = _definition(THING)
-DEFINITIONS = [DEFINITION, *map(_definition, KINDS)]
+DEFINITION = definition_of(THING)
+DEFINITIONS = [DEFINITION, *map(definition_of, KINDS)]
 
 WATCH = """
 - group: test.rolecall.dev
