@@ -1,7 +1,11 @@
-"""An exploration finds each planted fault at its task, and nothing in the corrected role."""
+"""An exploration finds each planted fault at its task, and nothing in the corrected role.
+
+``ROLECALL_EXPLORED_ROLES`` sets the number of random roles, ``ROLECALL_FIRST_SEED`` the first seed.
+"""
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -20,21 +24,24 @@ from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.explore import explorer as explorer_module
 from rolecall.workbench.explore.explored_object import SourceWithout
 from rolecall.workbench.explore.explorer import Explorer, ExploreRequest, opened_explorer
-from rolecall.workbench.explore.results import Exploration, Row, Verdict
+from rolecall.workbench.explore.results import Example, Exploration, Row, Verdict
 from rolecall.workbench.explore.rules import Rule
 from rolecall.workbench.plan.planner import Target, Targets
 from tests.integration.crash_tests import Command, project_of, use_sandbox_of
 from tests.integration.explore_cases import CASES, Case
 from tests.integration.operators import PROJECT
-from tests.integration.planned import NAMES, Project, primary
+from tests.integration.planned import COMMON, NAMES, Project, primary
+from tests.integration.random_roles import TEMPLATE, setup_of, tasks_of
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.support.things import KINDS
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
-PLAIN, FINAL, SHOP, FIXED = KINDS[:4]
+PLAIN, FINAL, SHOP, FIXED, CHANCE = KINDS[:5]
 SEED = 4711
+FIRST = int(os.environ.get("ROLECALL_FIRST_SEED", "1"))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("ROLECALL_EXPLORED_ROLES", "2")))
 RULES = {Rule.FRESH: (Rule.FRESH, Rule.RETURN), Rule.RETURN: (Rule.FRESH, Rule.RETURN)}
 """The order of the edits decides under which of these rules a fault is found first."""
 
@@ -51,6 +58,61 @@ def files_of(role: str, *, is_final: bool) -> dict[str, str]:
 GUIDE = (PROJECT / "docs/guides/explore.md").read_text()
 ROLE_OF_GUIDE, REMOVAL, LAYOUT = (text + "\n" for text in re.findall(r"```yaml\n(.*?)\n```", GUIDE, re.DOTALL))
 [FAULTY_LAYOUT] = re.findall(r"^ +layout: .*\n", ROLE_OF_GUIDE, re.MULTILINE)
+RENAMED = """
+- name: Write tls
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ me }}-{{ 'wide' if wide else 'narrow' }}", namespace: "{{ ns }}"}
+  when: tls
+- name: Remove tls
+  kubernetes.core.k8s:
+    state: absent
+    kind: ConfigMap
+    name: "{{ me }}-{{ 'wide' if wide else 'narrow' }}"
+    namespace: "{{ ns }}"
+  when: not tls
+"""
+REPLICA_SET = GVK("apps", "v1", "ReplicaSet")
+CONTROLLED = """
+- name: Run the workers
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: "{{ me }}-workers", namespace: "{{ ns }}"}
+      spec:
+        replicas: 2
+        selector: {matchLabels: {app: "{{ me }}"}}
+        template:
+          metadata: {labels: {app: "{{ me }}"}}
+          spec: {containers: [{name: worker, image: "worker:1"}]}
+  when: workers | default(false)
+"""
+REMOVED_WORKERS = """
+- name: Remove the workers
+  kubernetes.core.k8s:
+    state: absent
+    api_version: apps/v1
+    kind: Deployment
+    name: "{{ me }}-workers"
+    namespace: "{{ ns }}"
+  when: not workers | default(false)
+"""
+AVAILABLE = """
+- name: Read the workers
+  kubernetes.core.k8s_info: {api_version: apps/v1, kind: Deployment, name: "{{ me }}-workers", namespace: "{{ ns }}"}
+  register: found
+- name: Write the number of workers
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ me }}-available", namespace: "{{ ns }}"}
+      data: {workers: "{{ found.resources | map(attribute='status') | sum(attribute='availableReplicas') }} available"}
+  when: found.resources | rejectattr('status.availableReplicas', 'defined') | length == 0
+"""
 SHARED = Shared(
     {
         "plain": Role(_INCLUDE, NAMES),
@@ -61,10 +123,13 @@ SHARED = Shared(
         ),
         "shop": Role(ROLE_OF_GUIDE),
         "fixed": Role(ROLE_OF_GUIDE.replace(FAULTY_LAYOUT, LAYOUT) + "\n" + REMOVAL),
+        "chance": Role(COMMON, NAMES),
     },
     files={
         **files_of("plain", is_final=False),
         **files_of("final", is_final=True),
+        **{f"roles/chance/tasks/seed-{seed}.yml": tasks_of(seed, can_fail=False) for seed in SEEDS},
+        "roles/chance/templates/text.j2": TEMPLATE,
         "roles/plain/tasks/pruned.yml": CASES["leftover"].tasks + "\n- name: Prune\n  rolecall.util.prune:\n",
         "roles/plain/tasks/outside.yml": (
             "- name: Ask another system\n  ansible.builtin.command: date\n  register: answer\n"
@@ -73,6 +138,9 @@ SHARED = Shared(
             '      kind: ConfigMap\n      metadata: {name: "{{ me }}-answer", namespace: "{{ ns }}"}\n'
             "      data: {answer: \"{{ answer.stdout | default('none') }}\"}\n"
         ),
+        "roles/plain/tasks/controlled.yml": CONTROLLED + AVAILABLE,
+        "roles/plain/tasks/controlled-corrected.yml": CONTROLLED + REMOVED_WORKERS + AVAILABLE,
+        "roles/plain/tasks/renamed.yml": RENAMED,
         "roles/plain/tasks/asserted.yml": (
             "- name: Check the size\n  ansible.builtin.assert: {that: size | default(1) > 0}\n"
         )
@@ -93,11 +161,13 @@ async def explorer_of(project: Project, clusters: Clusters, obj: RawObject, **as
     """Yield the explorer of an object that does not exist yet; it gets the project's namespace."""
     gvk, name = GVK.of_object(obj), obj["metadata"]["name"]
     with project.entered():
-        plan = project.request(clusters.reader, kind=gvk.kind, name=name)
+        controllers, others = asked.pop("follows_controllers", False), asked.pop("others", ())
+        plan = project.request(clusters.reader, kind=gvk.kind, name=name, follows_controllers=controllers)
         request = ExploreRequest(plan, project.directory / "explore" / name, SEED, **{"minutes": 10.0, **asked})
         [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
-        obj["metadata"]["namespace"] = project.namespace
-        targets = Targets((Target(watch, ObjectKey(project.namespace, name), obj),))
+        for each in (obj, *others):
+            each["metadata"]["namespace"] = project.namespace
+        targets = Targets((Target(watch, ObjectKey(project.namespace, name), obj),), others=tuple(others))
         async with (
             clusters.opened(project.namespace, is_new=False) as (_, sandbox),
             await Client.connect(str(clusters.reader)) as cluster,
@@ -175,6 +245,37 @@ async def test_exploration_is_incomplete_if_a_role_uses_the_result_of_a_command(
     assert found.exit_code is ExitCode.INCOMPLETE
 
 
+async def test_workload_that_remains_is_found_with_controllers(project: Project, clusters: Clusters) -> None:
+    obj = primary(PLAIN, "controlled", case="controlled", workers=True)
+    async with explorer_of(project, clusters, obj, only="workers", edits=2, follows_controllers=True) as explorer:
+        found = await explorer.explore(print, print)
+        client = explorer.tested.context.client
+        made = [each async for page, _ in client.list_pages(REPLICA_SET, project.namespace) for each in page]
+    assert [each["status"]["availableReplicas"] for each in made] == [2], "of the controllers"
+    remaining = f"Deployment {project.namespace}/controlled-workers remains"
+    assert remaining in [each.symptom.text for each in found.findings], found
+
+
+async def test_what_controllers_create_is_no_finding(project: Project, clusters: Clusters) -> None:
+    found = await explored(
+        project, clusters, "controlled-corrected", {"workers": True}, only="workers", edits=2, follows_controllers=True
+    )
+    assert (found.findings, {each.verdict for each in found.rows}) == ([], {Verdict.SAME})
+
+
+async def test_example_is_short_although_an_earlier_edit_has_deleted_the_object(
+    project: Project, clusters: Clusters
+) -> None:
+    start: dict[str, Any] = {"case": "renamed", "tls": True, "wide": False}
+    walk = ({**start, "tls": False}, start, {**start, "wide": True})
+    example = Example(start, walk, deletes=False)
+    found = await explored(project, clusters, "renamed", {"tls": True, "wide": False}, example=example)
+    [finding] = found.findings
+    assert finding.symptom.task is not None
+    assert finding.symptom.task.name == "plain : Write tls"
+    assert finding.walk == walk[2:]
+
+
 async def test_interrupted_exploration_has_what_was_found_before(project: Project, clusters: Clusters) -> None:
     obj = primary(PLAIN, "leftover", case="leftover", tls=False)
     async with explorer_of(project, clusters, obj) as explorer:
@@ -192,12 +293,31 @@ async def test_interrupted_exploration_has_what_was_found_before(project: Projec
     assert len(found.rows) > 1
 
 
+async def test_what_an_unedited_object_shows_is_no_edit(project: Project, clusters: Clusters) -> None:
+    case = CASES["reader"]
+    found = await explored(project, clusters, "reader", dict(case.spec), kind_of(case), edits=2)
+    assert [(row.number, bool(row.fields)) for row in found.rows] == [(0, False), (1, True), (2, True)], found.rows
+
+
 async def test_same_seed_makes_the_same_edits(project: Project, clusters: Clusters) -> None:
     one, two = [
         [row.edit for row in (await explored(project, clusters, "once-corrected", {"size": 3}, edits=5)).rows]
         for _ in range(2)
     ]
     assert one == two
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_fields_that_a_random_role_does_not_read_have_no_finding(
+    project: Project, clusters: Clusters, seed: int
+) -> None:
+    name = f"seed-{seed}"
+    spec = {"case": name, "unread": True, "size": 3, "hosts": ["a", "b"]}
+    others = setup_of(name)
+    async with explorer_of(project, clusters, primary(CHANCE, name, **spec), others=others, edits=4) as explorer:
+        found = await explorer.explore(print, print)
+    assert [each.symptom for each in found.findings if each.symptom.rule is not Rule.QUIET] == [], tasks_of(seed)
+    assert found.edits == 4
 
 
 @pytest.fixture
@@ -237,6 +357,39 @@ def test_output_and_example_for_the_role_of_the_guide_are_those_of_the_guide(com
 
     fixed = command.run("-f", manifest(tmp_path, FIXED), "--replay", str(examples[0]))
     assert fixed[0] == 0, fixed
+
+
+async def _create_live(clusters: Clusters, namespace: str) -> list[RawObject]:
+    """Create an object in the cluster with what its runs would have made; return all of them."""
+    contents: dict[str, RawObject] = {
+        "live-config": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"layout": "another"}},
+        "live-https": {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 443}]}},
+    }
+    async with await Client.connect(str(clusters.real.kubeconfig)) as client:
+        obj = primary(SHOP, "live", pages=4, https=True)
+        live = await client.create({**obj, "metadata": {"name": "live", "namespace": namespace}})
+        owner = {"apiVersion": SHOP.api_version, "kind": SHOP.kind, "name": "live", "uid": live["metadata"]["uid"]}
+        owned = [
+            await client.create(
+                {**content, "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]}}
+            )
+            for name, content in contents.items()
+        ]
+        return [live, *owned]
+
+
+async def _current(clusters: Clusters, objects: list[RawObject]) -> list[RawObject]:
+    async with await Client.connect(str(clusters.real.kubeconfig)) as client:
+        return [await client.get(GVK.of_object(each), ObjectKey.of_object(each)) for each in objects]
+
+
+def test_live_object_is_explored_as_if_new_and_the_cluster_stays_the_same(command: Command, clusters: Clusters) -> None:
+    before = asyncio.run(_create_live(clusters, command.project.namespace))
+    code, out, err = command.run(SHOP.kind, "live", "--field", "https", "--edits", "2", "-o", "json")
+    assert code == 2, out + err
+    document = json.loads(out)
+    assert {each["place"] for each in document["findings"]} == {"Service"}, document
+    assert asyncio.run(_current(clusters, before)) == before
 
 
 def test_remedies_of_the_guide_have_no_findings(command: Command, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ with 130.
 import argparse
 import asyncio
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ from rolecall.cli.plan import (
 )
 from rolecall.cli.terminal import INTERRUPTED, print_lines, progress_with_lines
 from rolecall.runner.config.settings import Settings
+from rolecall.system.files import check_writable
 
 if TYPE_CHECKING:
     from rolecall.workbench.explore.results import Exploration
@@ -76,9 +79,9 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes", type=_positive, default=5.0, metavar="N", help="end after this time (default: %(default)g)"
     )
-    parser.add_argument("--edits", type=int, default=0, metavar="N", help="end after this number of edits")
-    parser.add_argument("--seed", type=int, metavar="N", help="the seed of random choices (default: a random one)")
-    parser.add_argument("--field", metavar="PATH", help="edit only this field, such as tls.enabled")
+    parser.add_argument("--edits", type=_positive_integer, metavar="N", help="end after this number of edits")
+    parser.add_argument("--seed", type=_integer, metavar="N", help="the seed of random choices (default: a random one)")
+    parser.add_argument("--field", type=_field, metavar="PATH", help="edit only this field, such as tls.enabled")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="repeat the example in this file")
 
 
@@ -87,6 +90,24 @@ def _positive(text: str) -> float:
     if value <= 0:
         raise argparse.ArgumentTypeError(f"expected a positive number, found {text!r}")
     return value
+
+
+def _positive_integer(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a positive integer, found {text!r}")
+    return int(text)
+
+
+def _integer(text: str) -> int:
+    if not text.removeprefix("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"expected an integer, found {text!r}")
+    return int(text)
+
+
+def _field(text: str) -> str:
+    if not (field := text.removeprefix("spec.")):
+        raise argparse.ArgumentTypeError(f"expected a field of the spec, such as tls.enabled, found {text!r}")
+    return field
 
 
 def _explore(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -107,7 +128,7 @@ def _explore(options: argparse.Namespace, parser: argparse.ArgumentParser) -> in
 def _made(options: argparse.Namespace) -> "Exploration":
     """Explore as requested, and print the rows. Raises the errors that ``made`` reports."""
     from rolecall.workbench.explore.explorer import ExploreRequest, explore  # noqa: PLC0415
-    from rolecall.workbench.explore.results import header, rows_of  # noqa: PLC0415
+    from rolecall.workbench.explore.results import Example, header, rows_of  # noqa: PLC0415
 
     seed = random.randrange(_MAX_SEED) if options.seed is None else options.seed  # noqa: S311 - a test, no secret
     request = ExploreRequest(
@@ -115,11 +136,27 @@ def _made(options: argparse.Namespace) -> "Exploration":
         options.examples,
         seed,
         minutes=options.minutes,
-        edits=options.edits,
-        only=(options.field or "").removeprefix("spec."),
-        replays=options.replay,
+        edits=options.edits or 0,
+        only=options.field or "",
+        example=Example.read(options.replay) if options.replay else None,
     )
     is_text = options.output == "text"
-    with progress_with_lines() as (report, show):
+    with _directory(options.examples), progress_with_lines() as (report, show):
         show(header() if is_text else ())
         return asyncio.run(explore(request, report, lambda row: show(rows_of(row) if is_text else ())))
+
+
+@contextmanager
+def _directory(path: Path) -> Iterator[None]:
+    """Create the directory for examples before the first one, which may come after minutes; remove it if none came."""
+    exists = path.exists()
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise OSError(f"--examples {path}: cannot be written: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        if not exists:
+            with suppress(OSError):
+                path.rmdir()

@@ -41,8 +41,8 @@ _KEPT_METADATA: Final = ("labels", "annotations")
 _NOTES: Final = ("rolecall.dev/", "kubectl.kubernetes.io/last-applied")
 
 
-Captured = tuple[SandboxState, dict[ObjectId, None]]
-"""A state of the sandbox, with the objects in it that runs have written."""
+Captured = tuple[SandboxState, dict[ObjectId, None], dict[ObjectId, TaskName]]
+"""A state of the sandbox, with the objects in it that runs have written, and the last task that wrote each."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class SourceWithout(RememberingSource):
 
 @dataclass(slots=True)
 class ExploredObject:
-    """An object of the sandbox; ``keep`` the state without it before anything else."""
+    """An object of the sandbox; ``empty`` is the state without it."""
 
     sandbox: Sandbox
     context: PlanContext
@@ -91,6 +91,10 @@ class ExploredObject:
     manifest: RawObject
     """The object as its author would write it, with any spec."""
 
+    empty: SandboxState
+    given: frozenset[tuple[GVK, ObjectKey]]
+    """The other objects of its file."""
+
     expects_quiet: bool = True
     """Whether the role has a state in which it changes nothing."""
 
@@ -98,17 +102,16 @@ class ExploredObject:
     """The objects that runs have written, without those that no longer exist."""
 
     made: set[ObjectId] = field(default_factory=set)
-    """Those that don't exist in the cluster."""
+    """Those that exist neither in the cluster nor in the file."""
 
     writers: dict[ObjectId, TaskName] = field(default_factory=dict)
-    titles: dict[str, TaskName] = field(default_factory=dict)
-    """The last task that wrote an object, by the object's title."""
+    """The last task that wrote an object."""
 
     prunes: bool = False
     """Whether the role has reached the task that prunes."""
 
     withheld: dict[TaskName, None] = field(default_factory=dict)
-    _empty: Captured | None = None
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def title(self) -> str:
@@ -126,19 +129,15 @@ class ExploredObject:
         """The resources of the objects that runs have made, with the tasks that wrote them last."""
         return {(ident.group, ident.plural, self.writers.get(ident)) for ident in self.made}
 
-    async def keep(self) -> None:
-        """Keep the current state of the sandbox as the one without the object. Raises SourceError."""
-        self._empty = await self.capture()
-
     async def capture(self) -> Captured:
         """Return the current state. Raises SourceError."""
-        return await self.sandbox.capture(self.context.importer), dict(self.known)
+        return await self.sandbox.capture(self.context.importer), dict(self.known), dict(self.writers)
 
-    async def restore(self, captured: Captured | None) -> None:
+    async def restore(self, captured: Captured) -> None:
         """Reset the sandbox to a state that was captured. Raises SourceError."""
-        assert captured is not None  # noqa: S101 - captured
         self.context.interceptor.importer = await self.sandbox.restore(captured[0])
         self.known = captured[1] | {ident: None for ident in self.known if ident not in self.made}
+        self.writers |= captured[2]
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
@@ -153,17 +152,17 @@ class ExploredObject:
         """Return the manifest with a spec."""
         return {**self.manifest, "spec": dict(spec)}
 
-    async def create(self, spec: Spec) -> Settled:
+    async def create(self, spec: Spec, *, max_runs: int = _MAX_ROUNDS) -> Settled:
         """Create the object with a spec where it didn't exist, and settle it. Raises KubeError, SourceError."""
-        await self.restore(self._empty)
+        await self.restore((self.empty, {}, {}))
         await self.context.client.create(self.with_spec(spec))
-        return await self.settle()
+        return await self.settle(max_runs=max_runs)
 
     async def change(self, spec: Spec) -> Settled:
         """Change the spec of the object, and settle it. Raises KubeError."""
         current = await self.context.client.get(self.target.watch.gvk, self.target.key)
         await self.context.client.replace({**current, "spec": dict(spec)})
-        return await self.settle()
+        return replace(await self.settle(), age_seconds=time.monotonic() - self.began)
 
     async def accepted(self, spec: Spec) -> dict[str, Any] | None:
         """Return the spec that the API server would store for this one, with defaults; None if it would reject it."""
@@ -185,18 +184,16 @@ class ExploredObject:
         await self._collect_garbage()
         return replace(settled, end=await self._end())
 
-    async def settle(self) -> Settled:
+    async def settle(self, *, max_runs: int = _MAX_ROUNDS) -> Settled:
         """Work as an operator until no run is due, and nothing changes if that is expected. Raises KubeError."""
         started, clock, log = datetime.now(UTC), time.monotonic(), self._new_log()
         if isinstance(controllers := self.sandbox.controllers, InstantControllers):
             controllers.follow(log)
-        operator, result = (
-            SimulatedOperator(self.context, self.target.watch, log, LIMITS),
-            SettleResult(Outcome.SETTLED),
-        )
+        operator = SimulatedOperator(self.context, self.target.watch, log, LIMITS)
+        result = SettleResult(Outcome.SETTLED)
         if await stored(self.context, self.ident) is not None:
             await operator.reconciles.follow_obsolete_objects(deletes=True)
-            result = await operator.settle(until_unchanged=self.expects_quiet, max_rounds=_MAX_ROUNDS)
+            result = await operator.settle(until_unchanged=self.expects_quiet, max_rounds=max_runs)
         records, is_stuck = operator.reconciles.recorder.records, result.outcome is Outcome.STUCK
         self.prunes |= any(each.ending.run.prune is not None for each in records)
         self.withheld |= operator.reconciles.withheld
@@ -206,7 +203,6 @@ class ExploredObject:
         failed, is_rejected = _failed_task(records) if is_stuck else (None, False)
         end = await self._end()
         self.known = {ident: None for ident in self.known if ident in end or ident not in self.made}
-        self.titles |= {end[ident].title: task for ident, task in self.writers.items() if ident in end}
         return Settled(
             end,
             started,
@@ -216,12 +212,11 @@ class ExploredObject:
             is_rejected=is_rejected,
             noisy=_last_writer(log.writes) if result.outcome is Outcome.ENDLESS else None,
             stopped_at=operator.reconciles.stopped_at,
-            writers=dict(self.writers),
         )
 
     async def _note(self, log: WriteLog) -> None:
         """Note the objects that runs have written, and the tasks that did."""
-        for write in (each for each in log.writes if each.origin is not None):
+        for write in (each for each in log.writes if each.origin is not None and each.method != "DELETE"):
             info = parse(write.method, write.target)
             family = info.group, info.resource, info.namespace
             for ident in (each for each in log.objects if (each.group, each.plural, each.key.namespace) == family):
@@ -232,8 +227,10 @@ class ExploredObject:
         self.known |= dict.fromkeys(new)
         for ident in new:
             resource = await self.context.client.resource_for_path(ident.group, ident.version, ident.plural)
-            is_imported = resource is not None and ident.key in self.context.importer.keys_of(resource)
-            if ident != self.ident and not is_imported:
+            has_been_there = resource is not None and (
+                ident.key in self.context.importer.keys_of(resource) or (resource.gvk, ident.key) in self.given
+            )
+            if ident != self.ident and not has_been_there:
                 self.made.add(ident)
 
     async def _end(self) -> EndState:

@@ -11,16 +11,15 @@ import random
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ApiError
 from rolecall.kube.metadata import uid_of
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
@@ -51,7 +50,7 @@ class ExploreRequest:
     """A request to explore one object, the one that ``plan`` names, or the only one of a watched kind in its files.
 
     It ends after ``minutes`` or ``edits``, 0 for no limit, or when each edit was made twice. ``only`` is the field to
-    edit, ``replays`` an example to repeat instead, ``examples`` the directory for new ones.
+    edit, ``example`` one to repeat instead, ``examples`` the directory for new ones.
     """
 
     plan: PlanRequest
@@ -60,7 +59,7 @@ class ExploreRequest:
     minutes: float = 5.0
     edits: int = 0
     only: str = ""
-    replays: Path | None = None
+    example: Example | None = None
 
 
 async def explore(request: ExploreRequest, report: Report, on_row: OnRow) -> Exploration:
@@ -105,9 +104,11 @@ async def opened_explorer(
             source.owner = Owner(target.watch.gvk, target.key, uid_of(live), resource.namespaced)
         manifest = manifest_of(target.edited or live or {}, target.key)
         await import_targets(context, targets)
-        explored = ExploredObject(sandbox, context, liveness, target, resource, manifest)
+        empty = await sandbox.capture(importer)
+        given = frozenset((GVK.of_object(each), ObjectKey.of_object(each)) for each in targets.others)
+        explored = ExploredObject(sandbox, context, liveness, target, resource, manifest, empty, given)
         found = Exploration(explored.title, request.seed)
-        yield Explorer(request, explored, await source.schema(target.watch.gvk), found)
+        yield Explorer(request, explored, await source.schema(target.watch.gvk), found, (empty, {}, {}))
 
 
 @dataclass(slots=True)
@@ -118,13 +119,16 @@ class Explorer:
     tested: ExploredObject
     schema: Schema
     found: Exploration
+    started: Captured
+    """The state in which S0 has settled."""
+
     _start: dict[str, Any] = field(default_factory=dict)
     """S0."""
 
-    _started: Captured | None = None
-    """The state in which S0 has settled."""
-
     _fresh: dict[str, list[Settled]] = field(default_factory=dict)
+    _needs_one_run: bool = False
+    """Whether the first run of a fresh object led to its end state."""
+
     _ignored: frozenset[str] = frozenset()
     _unconfirmed: set[tuple[str, str, str]] = field(default_factory=set)
     _made: int = 0
@@ -136,7 +140,8 @@ class Explorer:
         try:
             report(f"Creating {self.tested.title} twice")
             if await self._start_from_first_spec(on_row):
-                await (self._replay if self.request.replays else self._walk)(report, on_row)
+                example = self.request.example
+                await (self._replay(example, report, on_row) if example else self._walk(report, on_row))
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
@@ -149,9 +154,8 @@ class Explorer:
     async def _start_from_first_spec(self, on_row: OnRow) -> bool:
         """Settle the first spec; return whether it can be edited. Raises PlanError if the role fails."""
         tested = self.tested
-        await tested.keep()
-        if self.request.replays:
-            tested.manifest = tested.with_spec(Example.read(self.request.replays).start)
+        if self.request.example:
+            tested.manifest = tested.with_spec(self.request.example.start)
         first = await tested.create(tested.manifest["spec"])
         if first.stopped_at:
             self.found.stopped_at = self._show(first.stopped_at)
@@ -163,11 +167,14 @@ class Explorer:
         current = await tested.context.client.get(tested.target.watch.gvk, tested.target.key)
         self._start = dict(current.get("spec") or {})
         self._fresh[self._key(self._start)] = [first]
-        self._started = await tested.capture()
+        self.started = await tested.capture()
+        once = await tested.create(self._start, max_runs=1)
+        self._needs_one_run = self._is_same(once, first)
+        self._fresh[self._key(self._start)] += [once] if self._needs_one_run else []
         await self._fresh_of(self._start, 1)
-        await self.tested.restore(self._started)
-        for symptom in await self._symptoms_of_deletion():
-            self._report(_UNEDITED, on_row, [Finding(0, symptom, _UNEDITED.edit, deletes=True)])
+        await self.tested.restore(self.started)
+        if symptoms := await self._symptoms_of_deletion():
+            self._report(_UNEDITED, on_row, [Finding(0, each, _UNEDITED.edit, deletes=True) for each in symptoms])
         return True
 
     async def _leave_out_noise(self, noise: Symptom, on_row: OnRow) -> Settled:
@@ -193,10 +200,10 @@ class Explorer:
         history: list[Spec] = []
         current: Spec = self._start
         edit: Edit | None = None
-        while rest and time.monotonic() < ends and not 0 < request.edits <= len(self.found.rows):
+        while rest and time.monotonic() < ends and not 0 < request.edits <= self.found.edits:
             has_failed = bool(history) and self.found.rows[-1].verdict not in (Verdict.SAME, Verdict.DIFFERS)
             if has_failed and edit is None:  # even the earlier spec fails now
-                await self.tested.restore(self._started)
+                await self.tested.restore(self.started)
                 history, current, has_failed = [], self._start, False
             is_return = history != [] and current != self._start and (has_failed or dice.random() < _SHARE_OF_RETURNS)
             edit = None if is_return else rest.pop()
@@ -205,7 +212,7 @@ class Explorer:
             if spec is None:
                 self.found.rejected += 1
             elif spec != current:
-                report(f"Edit {len(self.found.rows) + 1}: {described(current, spec)}")
+                report(f"Edit {self.found.edits + 1}: {described(current, spec)}")
                 history.append(spec)
                 await self._step(current, spec, edit, tuple(history), on_row)
                 current = spec
@@ -223,51 +230,47 @@ class Explorer:
         names = frozenset(str(each.changes[0].path[0]) for each in edits)
         return [*edits, *([] if only else pairs_of(edits, fields_of_tasks(self.tested.target.watch, names)))]
 
-    async def _replay(self, report: Report, on_row: OnRow) -> None:
+    async def _replay(self, example: Example, report: Report, on_row: OnRow) -> None:
         """Make the changes of an example."""
-        assert self.request.replays is not None  # noqa: S101 - the caller
-        example = Example.read(self.request.replays)
         specs: list[Spec] = [self._start]
         for each in example.walk:
             report(f"Edit {len(specs)}: {described(specs[-1], each)}")
             spec = await self.tested.accepted(each)
             if spec is None:
-                raise PlanError(f"{self.request.replays}: the API server rejects the spec of edit {len(specs)}")
+                raise PlanError(f"the API server rejects the spec of edit {len(specs)} of the example")
             specs.append(spec)
             self._made = 0 if example.deletes else self._made
             await self._step(specs[-2], spec, None, tuple(specs[1:]), on_row)
 
     async def _step(self, before: Spec, spec: Spec, edit: Edit | None, history: Walk, on_row: OnRow) -> None:
         """Change the object to a spec, and report what that shows."""
-        values = changed_values(before, spec)
-        row = Row(0, self._show(described(before, spec)), tuple(values), Verdict.SAME)
+        values, rule = changed_values(before, spec), Rule.RETURN if edit is None else Rule.FRESH
+        verdict, message, symptoms = await self._tried(spec, values, rule)
+        row = Row(0, self._show(described(before, spec)), tuple(values), verdict, message)
+        candidates = {each.key: Finding(0, each, row.edit) for each in symptoms}
+        has_finalizer = bool(self.tested.target.watch.finalizer)
+        is_new = len(self.tested.origins) > self._made or (has_finalizer and spec not in history[:-1])
+        if verdict is Verdict.SAME and is_new:
+            remaining = await self._symptoms_of_deletion()
+            candidates |= {each.key: Finding(0, each, row.edit, deletes=True) for each in remaining}
+        confirmed = [each for each in candidates.values() if await self._is_confirmed(each, edit, history, values)]
+        self._report(row, on_row, confirmed)
+
+    async def _tried(self, spec: Spec, values: Mapping[str, Any], rule: Rule) -> tuple[Verdict, str, list[Symptom]]:
+        """Change the object to a spec; return the verdict, a message, and what differs from a fresh object."""
         try:
             walked = await self.tested.change(spec)
-            fresh = await self._fresh_of(spec)
+            fresh = await self._fresh_of(spec, walked=walked)
         except ApiError as error:
-            self._report(replace(row, verdict=Verdict.NOT_TRIED, message=error.message), on_row)
-            return
-        rejecting = walked if walked.is_rejected else fresh
+            return Verdict.NOT_TRIED, error.message, []
         if stopped_at := walked.stopped_at or fresh.stopped_at:
-            row = replace(row, verdict=Verdict.NOT_TRIED, message=self._show(stopped_at))
-        elif rejecting.is_rejected:
+            return Verdict.NOT_TRIED, self._show(stopped_at), []
+        rejecting = walked if walked.is_rejected else fresh
+        if rejecting.is_rejected:
             task = rejecting.failed.shown_location if rejecting.failed else "the role"
-            row = replace(
-                row, verdict=Verdict.REJECTED, message=f"by {task}; in the schema: {rules.schema_rule(values)}"
-            )
-        if row.verdict is not Verdict.SAME:
-            self._report(row, on_row)
-            return
-        rule = Rule.RETURN if edit is None else Rule.FRESH
-        candidates = [Finding(0, each, row.edit) for each in await self._symptoms(walked, fresh, spec, values, rule)]
-        is_new = len(self.tested.origins) > self._made or (
-            self.tested.target.watch.finalizer and spec not in history[:-1]
-        )
-        if not walked.failure and is_new:
-            found = await self._symptoms_of_deletion()
-            candidates += [Finding(0, each, row.edit, deletes=True) for each in found]
-        confirmed = [each for each in candidates if await self._is_confirmed(each, edit, history, values)]
-        self._report(row, on_row, confirmed)
+            return Verdict.REJECTED, f"by {task}; in the schema: {rules.schema_rule(values)}", []
+        symptoms = await self._symptoms(walked, fresh, spec, values, rule)
+        return Verdict.FAILS if walked.failure else Verdict.SAME, "", symptoms
 
     async def _symptoms(
         self, walked: Settled, fresh: Settled, spec: Spec, values: Mapping[str, Any], rule: Rule
@@ -281,7 +284,8 @@ class Explorer:
             found = rules.differences(fresh, await self._fresh_of(spec, 1), walked, self._ignored, self._show)
         others = [each for each in found if not rules.is_kept(each)]
         self.found.kept += len(found) - len(others)
-        titles, prunes = self.tested.titles, self.tested.prunes
+        ends, writers, prunes = {**fresh.end, **walked.end}, self.tested.writers, self.tested.prunes
+        titles = {each.title: writers[ident] for ident, each in ends.items() if ident in writers}
         return [*([noise] if noise else []), *(rules.symptom_of(each, rule, titles, prunes=prunes) for each in others)]
 
     async def _symptoms_of_deletion(self) -> list[Symptom]:
@@ -290,16 +294,27 @@ class Explorer:
         self._made = len(tested.origins)
         async with tested.aside():
             deleted = await tested.delete()
-            return rules.deletion_of(deleted, tested.ident, frozenset(tested.made))
+            return rules.deletion_of(deleted, tested.ident, {each: tested.writers.get(each) for each in tested.made})
 
-    async def _fresh_of(self, spec: Spec, number: int = 0) -> Settled:
-        """Return one of several fresh objects with a spec, by its number; afterward, the sandbox is as before."""
+    async def _fresh_of(self, spec: Spec, number: int = 0, walked: Settled | None = None) -> Settled:
+        """Return one of several fresh objects with a spec, by its number; afterward, the sandbox is as before.
+
+        One run of the first one is enough if it leads to the end state of ``walked``, another object with this spec.
+        """
         found = self._fresh.setdefault(self._key(spec), [])
         if len(found) <= number:
             async with self.tested.aside():
+                if walked is not None and self._needs_one_run:
+                    once = await self.tested.create(spec, max_runs=1)
+                    found += [once] if self._is_same(once, walked) else []
                 while len(found) <= number:
                     found.append(await self.tested.create(spec))
         return found[number]
+
+    def _is_same(self, once: Settled, walked: Settled) -> bool:
+        """Return whether one run has led to the end state of another object, without an exception for variables."""
+        is_complete = not (once.failure or once.stopped_at or walked.failure or walked.noisy)
+        return is_complete and not rules.differences(once, once, walked, self._ignored, self._show)
 
     def _key(self, spec: Spec) -> str:
         """Return the same for equal specs, until runs write another object of the cluster."""
@@ -328,34 +343,30 @@ class Explorer:
 
     async def _keys_of(self, walk: Walk, values: Mapping[str, Any], *, deletes: bool) -> set[tuple[str, str, str]]:
         """Return the keys of the symptoms that the last spec of a walk from S0 shows."""
-        await self.tested.restore(self._started)
-        try:
-            for each in walk:
-                walked = await self.tested.change(each)
-            if deletes:
-                return {each.key for each in await self._symptoms_of_deletion()}
-            fresh = await self._fresh_of(walk[-1])
-        except ApiError:  # without the specs in between, the API server may reject this one
-            return set()
-        if walked.stopped_at or fresh.stopped_at or walked.is_rejected or fresh.is_rejected:
-            return set()
-        return {each.key for each in await self._symptoms(walked, fresh, walk[-1], values, Rule.FRESH)}
+        await self.tested.restore(self.started)
+        with suppress(ApiError):  # without the specs in between, the API server may reject this one
+            for each in walk[:-1]:
+                await self.tested.change(each)
+            _, _, symptoms = await self._tried(walk[-1], values, Rule.FRESH)
+            return {each.key for each in (await self._symptoms_of_deletion() if deletes else symptoms)}
+        return set()
 
     def _report(self, row: Row, on_row: OnRow, candidates: Iterable[Finding] = ()) -> None:
         """Add a row, and the findings that are new; count the others."""
-        new, again = [], []
-        for each in candidates:
-            known = next((one for one in self.found.findings if one.symptom.key == each.symptom.key), None)
-            row = replace(row, verdict=VERDICTS[each.symptom.rule])
-            if known is not None:
-                known.count += 1
-                again.append(known.number)
-                continue
-            each.number = len(self.found.findings) + 1
+        found = {each.symptom.key: each for each in candidates}
+        known = {each.symptom.key: each for each in self.found.findings}
+        new = [each for key, each in found.items() if key not in known]
+        again = [known[key] for key in found if key in known]
+        for each in again:
+            each.count += 1
+        for each in new:
             self.found.findings.append(each)
+            each.number = len(self.found.findings)
             write_example(each, self._start or dict(self.tested.manifest["spec"]), self.request.examples)
-            new.append(each)
-        row = replace(row, number=len(self.found.rows) + 1, new=tuple(new), again=tuple(dict.fromkeys(again)))
+        verdict = next((VERDICTS[each.symptom.rule] for each in found.values()), row.verdict)
+        number = self.found.edits + bool(row.fields)
+        numbers = tuple(each.number for each in again)
+        row = replace(row, number=number, verdict=verdict, new=tuple(new), again=numbers)
         self.found.rows.append(row)
         on_row(row)
 
@@ -369,13 +380,6 @@ def fields_of_tasks(watch: Watch, names: frozenset[str]) -> list[frozenset[str]]
     """Return the fields that each task of a role mentions, of those with these names."""
     if not isinstance(watch.content, RoleContent):
         return []
-    found = []
-    for path in sorted((watch.content.path / "tasks").rglob("*.y*ml")):
-        try:
-            tasks = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            continue
-        for task in tasks if isinstance(tasks, list) else []:
-            words = set(re.findall(r"\w+", yaml.safe_dump(task)))
-            found.append(frozenset(name for name in names if {name, snake_case(name)} & words))
-    return found
+    texts = [path.read_text(errors="replace") for path in sorted((watch.content.path / "tasks").rglob("*.y*ml"))]
+    tasks = [set(re.findall(r"\w+", task)) for text in texts for task in re.split(r"(?m)^(?=- )", text)]
+    return [frozenset(name for name in names if {name, snake_case(name)} & words) for words in tasks]

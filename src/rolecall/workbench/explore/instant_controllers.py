@@ -4,6 +4,7 @@ The real controllers and their simulated nodes take seconds for each change. The
 status that it would have in the end. They create no pods or ReplicaSets.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,7 +40,8 @@ class InstantControllers(Controllers):
             accounts = [ObjectKey.of_object(each) async for page, _ in client.list_pages(_ACCOUNT) for each in page]
             for name in names - {each.namespace for each in accounts if each.name == "default"}:
                 metadata = {"name": "default", "namespace": name}
-                await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+                with suppress(ConflictError, NotFoundError):  # another request created it, or removed the namespace
+                    await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
     async def before_read(self, path: str) -> None:
         """Make workloads ready before a run reads anything."""
@@ -51,7 +53,7 @@ class InstantControllers(Controllers):
         log, client = self.log, self.client
         if log is None or client is None:
             return
-        for ident, version in list(log.objects.items()):
+        for ident, version in ({log.primary_id: "its spec"} | log.objects).items():
             resource = await client.resource_for_path(ident.group, ident.version, ident.plural)
             if version and self._done.get(ident) != version and resource:
                 self._done[ident] = version

@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One edit: its number, text, and fields, its outcome, and what it has found first, or again."""
+    """One edit: its number, text, and fields, its outcome, and what it has found first, or again; 0 for no edit."""
 
     number: int
     edit: str
@@ -87,6 +87,11 @@ class Exploration:
     seconds: float = 0.0
 
     @property
+    def edits(self) -> int:
+        """The number of edits that were tried; a row without fields shows what the object shows without one."""
+        return sum(bool(each.fields) for each in self.rows)
+
+    @property
     def exit_code(self) -> ExitCode:
         """The exit code of the command: a finding takes precedence over what could not be tried."""
         if self.findings:
@@ -96,11 +101,6 @@ class Exploration:
 
 
 _STYLES: Final = {Verdict.SAME: "green", Verdict.NOT_TRIED: "yellow", Verdict.REJECTED: "yellow"}
-_TEXTS: Final = {
-    Verdict.SAME: "same as a fresh object",
-    Verdict.REJECTED: "rejected late",
-    Verdict.NOT_TRIED: "not tried",
-}
 
 
 def header() -> Iterator[Line]:
@@ -118,7 +118,8 @@ def rows_of(row: Row) -> Iterator[Line]:
     texts = [text for each in row.new for text in _texts_of(each)]
     texts += [f"{row.verdict.upper()} as in finding {number}" for number in row.again]
     if not texts:
-        texts = [_TEXTS.get(row.verdict, row.verdict) + (f": {row.message}" if row.message else "")]
+        outcome: str = "same as a fresh object" if row.verdict is Verdict.SAME else row.verdict
+        texts = [outcome + (f": {row.message}" if row.message else "")]
     for text in texts:
         yield from paragraph(start, text, style)
         start = _INDENT
@@ -150,9 +151,7 @@ def summary_of(found: Exploration, directory: Path) -> Iterator[Line]:
     counts = Counter(each.verdict for each in found.rows)
     verdicts = ", ".join(f"{counts[each]} {each}" for each in Verdict if counts[each]) or "none tried"
     fields = len({name for row in found.rows for name in row.fields})
-    edits = (
-        f"{counted(len(found.rows), 'edit')} of {counted(fields, 'field')} in {format_duration(round(found.seconds))}"
-    )
+    edits = f"{counted(found.edits, 'edit')} of {counted(fields, 'field')} in {format_duration(round(found.seconds))}"
     more = f" Seed {found.seed}." + (f" Shortest examples in {directory}/" if found.findings else "")
     yield Line(f"{found.title}: {edits}: {verdicts}.{more}", "bold")
 

@@ -7,7 +7,7 @@ in the role. ``delete``: nothing that runs made remains after the deletion.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -16,6 +16,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks
 from rolecall.workbench.comparison.end_states import Baseline, Difference, EndObject, EndState, ObjectId
 from rolecall.workbench.comparison.reports import TaskName
+from rolecall.workbench.comparison.variables import leaves
 
 KEPT_KINDS: Final = frozenset({"Namespace", "PersistentVolumeClaim", "CustomResourceDefinition", "Job"})
 """The kinds whose objects roles usually keep, because they contain data, or can't be changed."""
@@ -29,7 +30,7 @@ _OPERATORS_CONDITIONS: Final = frozenset(
     {"Running", "Successful", "Failure", "Paused", "Ready", "Reconciling", "Stalled"}
 )
 _ALLOCATED: Final = frozenset({"clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies"})
-_NAMING: Final = ("name", "namespace", "image", "host")
+_NAMING: Final = ("name", "namespace", "image", "host", "hosts")
 _OWN_ANNOTATIONS: Final = "rolecall.dev/"
 _IMMUTABLE: Final = (
     "delete and create the object if its field can't be changed, or add the rule self == oldSelf to the CRD"
@@ -52,8 +53,8 @@ class Settled:
     """An object for which no run is due: its end state, and how its runs ended.
 
     ``failure`` is empty after a success, and ``failed`` is the task that failed; ``is_rejected`` if it did so on
-    purpose. ``noisy`` is the first task that changed something in a run that should have changed nothing. ``writers``
-    have the last task that wrote each object. ``stopped_at`` is why the runs are incomplete.
+    purpose. ``noisy`` is the first task that changed something in a run that should have changed nothing.
+    ``stopped_at`` is why the runs are incomplete. Its values may be older than ``started`` by ``age_seconds``.
     """
 
     end: EndState
@@ -64,7 +65,7 @@ class Settled:
     is_rejected: bool = False
     noisy: TaskName | None = None
     stopped_at: str = ""
-    writers: Mapping[ObjectId, TaskName] = field(default_factory=dict)
+    age_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ def _normal(found: EndObject, *, is_primary: bool) -> EndObject:
     if isinstance(annotations := metadata.pop("annotations", None), dict):
         kept = {name: value for name, value in annotations.items() if not name.startswith(_OWN_ANNOTATIONS)}
         metadata |= {"annotations": kept} if kept else {}
+    if owners := metadata.pop("ownerReferences", None):  # an object whose owners have other uids doesn't count
+        metadata["ownerReferences"] = [{k: v for k, v in each.items() if k != "uid"} for each in owners]
     content["metadata"] = metadata
     if isinstance(status, dict):
         content["status"] = _normal_status(status, is_primary=is_primary)
@@ -125,7 +128,9 @@ def differences(
     ``ignored`` are the places that every run changes. ``show`` hides secrets.
     """
     of_again, of_walked = (
-        Clocks(fresh.started, each.started, LEAST_TOLERANCE_SECONDS + max(fresh.seconds, each.seconds))
+        Clocks(
+            fresh.started, each.started, LEAST_TOLERANCE_SECONDS + each.age_seconds + max(fresh.seconds, each.seconds)
+        )
         for each in (again, walked)
     )
     found = Baseline(fresh.end, again.end, of_again).differences(walked.end, of_walked, show)
@@ -199,15 +204,15 @@ def noise_of(walked: Settled) -> Symptom | None:
     return Symptom(Rule.QUIET, walked.noisy, "", text, "make the task idempotent: write only values that stay the same")
 
 
-def deletion_of(settled: Settled, primary: ObjectId, made: frozenset[ObjectId]) -> list[Symptom]:
-    """Return a symptom for each object made by runs that remains after the deletion of the primary."""
+def deletion_of(settled: Settled, primary: ObjectId, made: Mapping[ObjectId, TaskName | None]) -> list[Symptom]:
+    """Return a symptom for each object that remains after the deletion of the primary; ``made`` are those of runs."""
     if primary in settled.end:
         reason = _message(settled.failure) or "its finalizer remains"
         text = f"{settled.end[primary].title} isn't deleted: {reason}"
         return [Symptom(Rule.DELETE, settled.failed, "primary", text, "the finalizer's run must succeed for any spec")]
     remedy = "an owner reference, or a finalizer that deletes it"
     return [
-        Symptom(Rule.DELETE, settled.writers.get(ident), each.gvk.kind, f"{each.title} remains", remedy)
+        Symptom(Rule.DELETE, made[ident], each.gvk.kind, f"{each.title} remains", remedy)
         for ident, each in settled.end.items()
         if ident in made and each.gvk.kind not in KEPT_KINDS
     ]
@@ -215,19 +220,9 @@ def deletion_of(settled: Settled, primary: ObjectId, made: frozenset[ObjectId]) 
 
 def names_in(end: EndState) -> frozenset[str]:
     """Return the texts that objects use as names, namespaces, images, or hosts."""
-    found: set[str] = set()
-    for each in end.values():
-        _collect(each.content, found)
-    return frozenset(found)
-
-
-def _collect(value: Any, found: set[str]) -> None:
-    for each in value if isinstance(value, list) else ():
-        _collect(each, found)
-    for name, inner in value.items() if isinstance(value, dict) else ():
-        texts = inner if name == "hosts" else [inner] if name.lower().endswith(_NAMING) else []
-        found.update(each for each in texts if isinstance(each, str))
-        _collect(inner, found)
+    found = [pair for each in end.values() for pair in leaves(each.content, frozenset())]
+    named = [(str(next(part for part in path[::-1] if isinstance(part, str))), value) for path, value in found if path]
+    return frozenset(value for name, value in named if isinstance(value, str) and name.lower().endswith(_NAMING))
 
 
 def _at(task: TaskName | None) -> str:

@@ -72,6 +72,18 @@ def test_return_and_fresh_are_one_finding() -> None:
     assert one.key == two.key
 
 
+def test_time_that_an_earlier_edit_wrote_is_no_difference() -> None:
+    fresh, old, older = (
+        end_of(("ConfigMap", {"data": {"written": each}}))
+        for each in ("2026-11-01T00:00:00Z", "2026-10-31T23:50:00Z", "2026-10-31T22:00:00Z")
+    )
+    found = [
+        differences(settled(fresh), settled(fresh), settled(each, age_seconds=700.0), frozenset(), str)
+        for each in (old, older)
+    ]
+    assert [len(each) for each in found] == [0, 1]
+
+
 def test_allocated_fields_and_notes_of_the_operator_are_never_compared() -> None:
     service = {"spec": {"clusterIP": "10.0.0.1", "type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}}
     conditions = [{"type": "Successful"}, {"type": "Custom"}]
@@ -84,6 +96,12 @@ def test_allocated_fields_and_notes_of_the_operator_are_never_compared() -> None
         {"metadata": {}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}},
         {"metadata": {}, "status": {"conditions": [{"type": "Custom"}], "pods": 2}},
     ]
+
+
+def test_uid_of_an_owner_is_never_compared_but_its_name_is() -> None:
+    owner = {"kind": "Shop", "name": "shop", "uid": "1", "controller": True}
+    [found] = normal(end_of(("ConfigMap", {"metadata": {"ownerReferences": [owner]}})), SHOP).values()
+    assert found.content["metadata"]["ownerReferences"] == [{"kind": "Shop", "name": "shop", "controller": True}]
 
 
 def test_headless_service_is_compared() -> None:
@@ -153,14 +171,14 @@ def test_remedy_of_a_failure_fits_the_value(values: dict[str, Any], text: str) -
 def test_deletion_leaves_only_what_runs_did_not_make() -> None:
     end = end_of(("ConfigMap", {}), ("Service", {}), ("Job", {}))
     config, service, job = end
-    found = deletion_of(settled(end, writers={config: TASK}), SHOP, frozenset({config, job}))
+    found = deletion_of(settled(end), SHOP, {config: TASK, job: TASK})
     assert [(each.text, each.task) for each in found] == [("ConfigMap default/configmap remains", TASK)]
-    assert deletion_of(settled({service: end[service]}), SHOP, frozenset({config})) == []
+    assert deletion_of(settled({service: end[service]}), SHOP, {config: TASK}) == []
 
 
 def test_object_that_still_exists_after_its_deletion_is_one_symptom() -> None:
     end = end_of(("Shop", {}), ("ConfigMap", {}))
-    [found] = deletion_of(settled(end, failure="Task 'Remove': no", failed=TASK), SHOP, frozenset(end))
+    [found] = deletion_of(settled(end, failure="Task 'Remove': no", failed=TASK), SHOP, dict.fromkeys(end))
     assert found.text == "Shop default/shop isn't deleted: no"
 
 
