@@ -24,7 +24,7 @@ from bench.subjects import CONTENT, WIDGET, write_project
 from rolecall.kube.metadata import status_of
 from rolecall.kube.references import GVK
 
-PLAN_GOAL_SECONDS, REPLAY_GOAL_SECONDS, CRASH_TEST_GOAL_SECONDS = 120.0, 1.0, 900.0
+PLAN_GOAL_SECONDS, REPLAY_GOAL_SECONDS, CRASH_TEST_GOAL_SECONDS = 120.0, 1.0, 600.0
 _WRITES_OF_OPERATOR = 2
 """The status of the running and of the finished reconcile."""
 _PLANNED = (0, 2)

@@ -371,3 +371,38 @@ OUTSIDE: Final = """
       data: {answer: "{{ answer.stdout }}"}
 """
 """A role that can be tested only up to the task that uses the result of a command."""
+
+CORRECT: Final = Case(
+    """
+- name: Deploy the application
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: "{{ me }}", namespace: "{{ ns }}"}
+      spec:
+        replicas: 1
+        selector: {matchLabels: {app: "{{ me }}"}}
+        template:
+          metadata: {labels: {app: "{{ me }}"}}
+          spec: {containers: [{name: web, image: "web:1"}]}
+
+- name: Wait for its pod
+  kubernetes.core.k8s_info:
+    api_version: apps/v1
+    kind: Deployment
+    name: "{{ me }}"
+    namespace: "{{ ns }}"
+    wait: true
+    wait_condition: {type: Available}
+    wait_timeout: 60
+
+- name: Announce the application
+  kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-announced", namespace: "{{ ns }}"}}
+""",
+    {},
+    task="",
+    verdict=Verdict.SAME,
+)
+"""A role without a fault that waits for controllers."""

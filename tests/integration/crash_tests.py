@@ -8,9 +8,11 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,11 +20,17 @@ from structlog.testing import capture_logs
 from rolecall.cli.main import main
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.election.elector import LeadershipLostError
+from rolecall.runner.reconcile.status_writer import Primaries
 from rolecall.runner.runs.process import ProcessRunner
+from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.runner.warm.starter import starter_for
-from rolecall.system.processes import reap_children
+from rolecall.system.processes import KILL_LIMIT_SECONDS, kill_all, reap_children
+from rolecall.workbench.crashtest.object_under_test import UNINTERRUPTED_LIMITS, ObjectUnderTest, Snapshot
 from rolecall.workbench.crashtest.results import CrashTest
+from rolecall.workbench.crashtest.simulated_operator import SimulatedOperator
 from rolecall.workbench.crashtest.tester import CrashTester, CrashTestRequest, opened_tester
+from rolecall.workbench.crashtest.write_log import WriteLog
 from rolecall.workbench.plan.planner import Target, Targets
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.plan.sandbox_sources import RememberingSource
@@ -80,6 +88,33 @@ async def crash_test_of(
     """Return the crash test of an object that does not exist yet."""
     async with crash_tester_of(project, clusters, obj, others, **asked) as (crash_tester, targets):
         return await crash_tester.test(targets, lambda _: None, print)
+
+
+async def killed_at(tested: ObjectUnderTest, number: int) -> Snapshot:
+    """Return what remains when an operator, and the processes of its run, are killed after a write."""
+    await tested.reset()
+    primary = await tested.context.client.get(tested.target.watch.gvk, tested.target.key)
+    log = WriteLog(resource=tested.resource, primary=primary)
+    operator = SimulatedOperator(tested.context, tested.target.watch, log, UNINTERRUPTED_LIMITS)
+    work = asyncio.create_task(operator.settle(until_unchanged=True))
+
+    def kill() -> None:
+        if len(log.writes) == number:
+            for record in operator.reconciles.recorder.records:
+                kill_all(partial(processes_of_run, record.ident), KILL_LIMIT_SECONDS)
+            work.cancel()
+
+    async def replace(primaries: Primaries, obj: RawObject, subresource: str = "") -> RawObject:
+        if len(log.writes) >= number:  # a cancelled reconcile reports the interruption, and a killed one can't
+            raise LeadershipLostError("the operator is dead")
+        return await write(primaries, obj, subresource)
+
+    log.on_write, write = kill, Primaries.replace
+    with patch.object(Primaries, "replace", replace), pytest.raises(asyncio.CancelledError):
+        await work
+    assert len(log.writes) == number, "a dead operator writes nothing"
+    state, records = tested.sandbox.snapshot(tested.context.importer), tuple(operator.reconciles.recorder.records)
+    return Snapshot(state, log.primary, log.objects, frozenset(log.with_status), records)
 
 
 def of_case(gvk: GVK, name: str) -> RawObject:

@@ -1,31 +1,32 @@
 """A crash test finds each planted fault at its task, and nothing in the corrected role."""
 
+import asyncio
 import json
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from rolecall.kube.client import Client
-from rolecall.kube.errors import NotFoundError
-from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.runs.process_marks import processes_of_run
+from rolecall.kube.references import GVK
 from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.crashtest import tester
+from rolecall.workbench.crashtest.object_under_test import ObjectUnderTest
 from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict
-from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SimulatedOperator
-from rolecall.workbench.crashtest.tester import CrashTester
-from rolecall.workbench.crashtest.write_log import CrashPoint, Write, WriteLog
-from rolecall.workbench.plan.planner import apply_file
+from rolecall.workbench.crashtest.tester import CrashTester, Trials, opened_tester
+from rolecall.workbench.plan.sandbox import running_sandbox
 from rolecall.workbench.project.demo_inputs import Applier
-from tests.integration.crash_cases import CASES, LEDGER, OUTSIDE, RESIZED, Case
+from tests.integration.crash_cases import CASES, CORRECT, LEDGER, OUTSIDE, RESIZED, Case
 from tests.integration.crash_tests import (
     Command,
     crash_test_of,
     crash_tester_of,
+    killed_at,
     of_case,
     project_of,
     use_sandbox_of,
@@ -35,7 +36,7 @@ from tests.integration.planned import NAMES, Project, primary
 from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.support.things import DEFINITION, KINDS
-from tests.support.world import CONFIG_MAP, POD, TIMEOUT_SECONDS, World, condition, eventually
+from tests.support.world import POD, TIMEOUT_SECONDS, World, eventually
 
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
@@ -64,6 +65,7 @@ SHARED = Shared(
             for name, case in CASES.items()
         },
         "roles/plain/tasks/outside.yml": OUTSIDE,
+        "roles/plain/tasks/deployed.yml": CORRECT.tasks,
         "roles/plain/tasks/resized.yml": RESIZED.tasks,
         "roles/plain/tasks/resized-corrected.yml": RESIZED.corrected,
         "roles/final/tasks/ledger.yml": LEDGER.tasks,
@@ -234,31 +236,59 @@ async def wait_for_pods(client: Client, namespace: str, count: int) -> None:
     )
 
 
-async def test_dead_operator_and_its_run_write_nothing_more(project: Project, clusters: Clusters) -> None:
-    async with crash_tester_of(project, clusters, of_case(PLAIN, "first")) as (crash_tester, targets):
-        [target] = targets.single
-        resource = await crash_tester.context.client.resource(PLAIN)
-        await crash_tester.context.importer.import_object(PLAIN, target.key)
-        await apply_file(crash_tester.context.client, PLAIN, target.key, target.edited or {})
-        initial = await crash_tester.context.client.get(PLAIN, target.key)
-        creation = Write("POST", f"/api/v1/namespaces/{project.namespace}/configmaps", "first-configuration")
-        log = WriteLog(
-            liveness=crash_tester.liveness,
-            resource=resource,
-            primary=initial,
-            crash_point=CrashPoint(creation, creation, 1),
-        )
-        operator = SimulatedOperator(crash_tester.context, target.watch, log, Limits(60, 60))
-        result = await operator.settle(until_unchanged=False)
+@pytest.mark.parametrize("name", ["generated", "moved", "password", "locked", "deployed"])
+async def test_trial_ends_as_if_the_run_had_been_killed_at_its_write(
+    project: Project, clusters: Clusters, tmp_path: Path, name: str
+) -> None:
+    """The state after the write is all that an interruption leaves, whether or not a run came to it and was killed."""
+    obj, case = of_case(PLAIN, name), CASES.get(name, CORRECT)
+    async with crash_tester_of(project, clusters, obj, case.others(name)) as (crash_tester, targets):
+        tested = await crash_tester.object_under_test(targets)
+        await tested.start(deletes=False, edited=None)
+        first = await tested.uninterrupted()
+        await tested.reset()
+        second = await tested.uninterrupted(until_unchanged=first.is_unchanging)
+        numbers = range(1, len(first.writes) + 1)
+        killed = replace(first, snapshots=tuple([await killed_at(tested, number) for number in numbers]))
+        ends = []
+        for work in (first, killed):
+            trials = Trials(tested, work, second)
+            done = [await trials.at(number, tmp_path, tested) for number in numbers]
+            ends.append([(each.verdict, sorted(found.path for found in each.differences)) for each in done])
+    assert ends[0] == ends[1]
+    assert {verdict for verdict, _ in ends[0]} == {Verdict.SAME, case.verdict}
 
-        assert result.outcome is Outcome.KILLED
-        assert [each.name for each in log.writes if each.method == "POST"] == ["first-configuration"]
-        with pytest.raises(NotFoundError):
-            await crash_tester.context.client.get(CONFIG_MAP, ObjectKey(project.namespace, "first-initialized"))
-        status = (await crash_tester.context.client.get(PLAIN, target.key))["status"]
-        assert condition({"status": status}, "Running")["reason"] == "Running", "as it was when the operator was killed"
-        [record] = operator.reconciles.recorder.records
-        assert processes_of_run(record.ident) == []
+
+async def test_second_sandbox_finds_the_same_and_trials_are_reported_in_their_order(
+    project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Trial] = []
+    second_began, at = asyncio.Event(), Trials.at
+
+    async def at_with_second_first(trials: Trials, number: int, records: Path, tested: ObjectUnderTest) -> Trial:
+        if tested is trials.tested:
+            await second_began.wait()
+        else:
+            second_began.set()
+        return await at(trials, number, records, tested)
+
+    monkeypatch.setattr(tester, "_SECOND_SANDBOX_SECONDS", 0.0)
+    monkeypatch.setattr(Trials, "at", at_with_second_first)
+    async with crash_tester_of(project, clusters, of_case(PLAIN, "password")) as (crash_tester, targets):
+        importer, runner = crash_tester.context.importer, crash_tester.context.runner
+
+        @asynccontextmanager
+        async def another() -> AsyncIterator[CrashTester]:
+            async with (
+                running_sandbox(print) as sandbox,
+                opened_tester(crash_tester.request, sandbox, importer.source, runner) as other,
+            ):
+                yield other
+
+        found = await replace(crash_tester, another=another).test(targets, print, shown.append)
+    check_fault(found, CASES["password"])
+    assert shown == list(found.trials)
+    assert [each.number for each in shown] == list(range(1, len(found.writes) + 1))
 
 
 async def test_reset_sandbox_equals_its_initial_state(project: Project, clusters: Clusters) -> None:

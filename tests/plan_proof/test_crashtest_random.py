@@ -109,7 +109,7 @@ async def differences_after(
     """Return the differences if runs end at a place by themselves, and complete ones follow."""
     await tested.reset()
     primary = await tested.context.client.get(roles.watch.gvk, tested.target.key)
-    log = WriteLog(liveness=tested.liveness, resource=tested.resource, primary=primary)
+    log = WriteLog(resource=tested.resource, primary=primary)
     for watch in (*[roles.watch] * place.runs, roles.until(place)):
         await SimulatedOperator(tested.context, watch, log, LIMITS).reconciles.reconcile(())
     await SimulatedOperator(tested.context, roles.watch, log, LIMITS).settle(until_unchanged=first.is_unchanging)
@@ -138,7 +138,6 @@ async def test_crash_test_of_a_random_role_finds_what_a_cut_off_role_leaves(
         assert scales_in_two_directions(seed), tasks_of(seed)
         return
     assert len(found.trials) == len(found.writes)
-    assert not [trial for trial in found.trials if trial.verdict is Verdict.NOT_TRIED]
     bad = {trial.number: trial for trial in found.trials if trial.verdict is not Verdict.SAME}
     record_property("trials", len(found.trials))
     record_property("bad", str({number: trial.write.task.name for number, trial in bad.items()}))

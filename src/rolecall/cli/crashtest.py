@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Give the flags and the environment that the operator has. Exit codes: 0 all trials ended in the same state, 2 one "
-    "did not, 3 not all could be tried, 1 the test could not be done, 64 an invalid command line."
+    "did not, 3 the role could be tested only up to a task, 1 the test could not be done, 64 an invalid command line."
 )
 
 

@@ -157,7 +157,8 @@ class Startup:
     def run(self, programs: dict[str, Path], nodes: int, *, has_controllers: bool = True) -> None:
         """Start everything in empty directories and wait until it is ready; without controllers only the API."""
         self._store.create_directories()
-        state = State(free_port(), nodes, {name: str(path) for name, path in programs.items()})
+        paths = {name: str(path) for name, path in programs.items()}
+        state = State(free_port(), nodes, paths, keeps_history=not has_controllers)
         self._credentials.create()
         self._credentials.write_kubeconfigs(state.port)
         self._launch(state, components.ETCD)
@@ -253,7 +254,9 @@ class Startup:
                 # Without HOME, Python does not find what is installed there.
                 environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
             else:
-                command = components.command_line(component, state.programs, self._layout, state.port)
+                command = components.command_line(
+                    component, state.programs, self._layout, state.port, keeps_history=state.keeps_history
+                )
             try:
                 state.processes[component] = component_processes.start(
                     command,
@@ -281,7 +284,8 @@ class ControlPlane:
     ) -> None:
         """Take the directory for the state of all control planes, and the function called with progress messages.
 
-        Without controllers only etcd and the API server are started; ``start_component`` starts the others.
+        Without controllers only etcd and the API server are started; ``start_component`` starts the others. etcd then
+        keeps all its revisions, because they are the snapshots of a sandbox.
         """
         if nodes < 1:
             raise ControlPlaneError(f"number of nodes: expected at least 1, found {nodes!r}")

@@ -30,6 +30,8 @@ CONTROLLERS = (CONTROLLER_MANAGER, SCHEDULER, KWOK)
 
 COMPONENTS = (ETCD, API_SERVER, KUBELET, *CONTROLLERS)
 ETCD_SOCKET = "etcd.socket"
+KEEPS_HISTORY = {ETCD: {"auto-compaction-retention": "0"}, API_SERVER: {"etcd-compaction-interval": "0"}}
+"""The options with which etcd forgets no revision."""
 
 STAGES = Path(__file__).with_name("stages.yaml")
 RESPONSES_LABEL = "rolecall.dev/pod-responses"
@@ -84,7 +86,9 @@ def options() -> dict[str, dict[str, str]]:
     return found
 
 
-def command_line(component: str, programs: Mapping[str, Path | str], layout: Layout, port: int) -> list[str]:
+def command_line(
+    component: str, programs: Mapping[str, Path | str], layout: Layout, port: int, *, keeps_history: bool = False
+) -> list[str]:
     """Return the command line of a program. Run it in the root of the layout, where etcd's sockets are."""
     values = {
         "host": HOST,
@@ -94,7 +98,8 @@ def command_line(component: str, programs: Mapping[str, Path | str], layout: Lay
         "kubeconfig": layout.component_kubeconfig(component),
         "stages": STAGES,
     }
-    arguments = (f"--{name}={Template(value).substitute(values)}" for name, value in options()[component].items())
+    chosen = options()[component] | (KEEPS_HISTORY.get(component, {}) if keeps_history else {})
+    arguments = (f"--{name}={Template(value).substitute(values)}" for name, value in chosen.items())
     return [str(programs[component]), *arguments]
 
 

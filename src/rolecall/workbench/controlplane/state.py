@@ -220,6 +220,7 @@ class State:
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
     is_ready: bool = False
     kubelet_port: int = 0
+    keeps_history: bool = False
 
 
 def default_state_directory() -> Path:

@@ -1,13 +1,16 @@
-"""The object under test in its sandbox: its initial state, and its work without an interruption or with one.
+"""The object under test in its sandbox: its initial state, and its work without an interruption or after one.
 
-Every piece of work starts from the same state: all objects of the sandbox are reset to it, including their uids. Its
-end state has the objects that its runs have written, and the primary, without fields never compared. An object that
-only the garbage collector has yet to remove counts as removed.
+Uninterrupted work keeps a snapshot of the sandbox after each write, taken before the run receives the response. An
+interruption there leaves this state and nothing else: a run has only its own memory, and files that no later run
+sees. So the work after it starts from the snapshot: all objects of the sandbox are reset to it, including their uids.
+
+The end state has the objects that the runs have written, and the primary, without fields never compared. An object
+that only the garbage collector has yet to remove counts as removed.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +30,7 @@ from rolecall.workbench.comparison.masks import sensitive_values
 from rolecall.workbench.comparison.objects import compared
 from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult, SimulatedOperator, stored
-from rolecall.workbench.crashtest.write_log import CrashPoint, Liveness, Write, WriteLog
+from rolecall.workbench.crashtest.write_log import Write, WriteLog
 from rolecall.workbench.plan.convergence import WrittenVersion, is_changed_by_controllers, wait_for_controllers
 from rolecall.workbench.plan.model import ABSENT, PlanError
 from rolecall.workbench.plan.planner import Target, apply_file
@@ -43,10 +46,21 @@ _MAX_RECORD_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The sandbox right after a write, with the log of that moment, and the records of the runs that had begun."""
+
+    state: SandboxState
+    primary: RawObject
+    objects: Mapping[ObjectId, str]
+    with_status: frozenset[ObjectId]
+    records: tuple[RunRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Uninterrupted:
     """The work of an operator that was not killed: its writes, all objects it has written, and the end state.
 
-    ``is_unchanging`` if the role has reached a state in which it changes nothing.
+    ``is_unchanging`` if the role has reached a state in which it changes nothing. ``snapshots`` has one for each write.
     """
 
     writes: tuple[Write, ...]
@@ -56,14 +70,14 @@ class Uninterrupted:
     seconds: float
     is_unchanging: bool
     stopped_at: str = ""
+    snapshots: tuple[Snapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The work of an operator that ``was_killed``, and of the next one; ``result`` is that of the last of them."""
+    """The work of an operator after another one was killed; the records include those of the killed one's runs."""
 
     result: SettleResult
-    was_killed: bool
     end: EndState
     records: tuple[RunRecord, ...]
     started: datetime
@@ -76,7 +90,6 @@ class ObjectUnderTest:
 
     sandbox: Sandbox
     context: PlanContext
-    liveness: Liveness
     target: Target
     resource: ApiResource
     other_objects: tuple[RawObject, ...] = ()
@@ -141,22 +154,28 @@ class ObjectUnderTest:
     async def reset(self) -> None:
         """Reset the sandbox to the initial state. Raises SourceError."""
         assert self._state is not None  # noqa: S101 - started
-        self.context.interceptor.importer = await self.sandbox.restore(self._state)
-        self.liveness.is_alive = True
+        await self._restore(self._state)
+
+    async def _restore(self, state: SandboxState) -> None:
+        self.context.interceptor.importer = await self.sandbox.restore(state)
 
     def _operator(self, log: WriteLog, limits: Limits) -> SimulatedOperator:
         return SimulatedOperator(self.context, self.target.watch, log, limits)
-
-    def _log(self, crash_point: CrashPoint | None = None) -> WriteLog:
-        return WriteLog(liveness=self.liveness, resource=self.resource, primary=self._primary, crash_point=crash_point)
 
     async def uninterrupted(self, *, until_unchanged: bool | None = None) -> Uninterrupted:
         """Work from the current state until the object is idle, and with ``until_unchanged`` until nothing changes.
 
         None tries whether the role comes to that. Raises KubeError, and PlanError if the role fails.
         """
-        started, clock, log = datetime.now(UTC), time.monotonic(), self._log()
+        started, clock = datetime.now(UTC), time.monotonic()
+        log, snapshots = WriteLog(resource=self.resource, primary=self._primary), list[Snapshot]()
         operator = self._operator(log, UNINTERRUPTED_LIMITS)
+
+        def keep_snapshot() -> None:
+            state, records = self.sandbox.snapshot(self.context.importer), tuple(operator.reconciles.recorder.records)
+            snapshots.append(Snapshot(state, log.primary, dict(log.objects), frozenset(log.with_status), records))
+
+        log.on_write = keep_snapshot
         result = await operator.settle(until_unchanged=bool(until_unchanged))
         self._note(operator)
         for problem in self.context.interceptor.problems:
@@ -175,48 +194,49 @@ class ObjectUnderTest:
                 idle = len(log.writes), await end_state(self.context, log, self._others)
         seconds = time.monotonic() - clock
         writes, objects = tuple(log.writes[: idle[0]]), tuple(dict.fromkeys((*self._others, *log.objects)))
-        return Uninterrupted(writes, idle[1], objects, started, seconds, is_unchanging, stopped_at)
+        kept = tuple(snapshots[: idle[0]])
+        return Uninterrupted(writes, idle[1], objects, started, seconds, is_unchanging, stopped_at, kept)
 
     async def interrupted(
         self,
-        crash_point: CrashPoint,
+        snapshot: Snapshot,
         limits: Limits,
         objects: Iterable[ObjectId],
         is_expected: Callable[[Interrupted], bool],
         *,
         until_unchanged: bool,
     ) -> Interrupted:
-        """Reset the sandbox, and work with an operator killed after a write, and then with another one.
+        """Reset the sandbox to a snapshot, as if the operator had been killed there, and work with another operator.
 
-        ``objects`` belong to the end state in addition to those that are written now. The second operator ends early if
-        its work up to then ``is_expected``. Raises KubeError, PlanError.
+        ``objects`` belong to the end state in addition to those that are written. The operator ends early if its work
+        up to then ``is_expected``. Raises KubeError, PlanError.
         """
-        await self.reset()
-        started, clock, log = datetime.now(UTC), time.monotonic(), self._log(crash_point)
+        await self._restore(snapshot.state)
+        started, clock = datetime.now(UTC), time.monotonic()
+        log = WriteLog(
+            resource=self.resource,
+            primary=snapshot.primary,
+            objects=dict(snapshot.objects),
+            with_status=set(snapshot.with_status),
+        )
+        operator = self._operator(log, limits)
 
-        expected_end: EndState | None = None
+        async def work(result: SettleResult) -> Interrupted:
+            end = await end_state(self.context, log, objects)
+            records = (*snapshot.records, *operator.reconciles.recorder.records)
+            return Interrupted(result, end, records, started, time.monotonic() - clock)
+
+        done: Interrupted | None = None
 
         async def is_expected_by_now() -> bool:
-            nonlocal expected_end
-            end = await end_state(self.context, log, objects)
-            settled = SettleResult(Outcome.SETTLED)
-            seconds = time.monotonic() - clock
-            work = Interrupted(settled, was_killed=True, end=end, records=(), started=started, seconds=seconds)
-            expected_end = end if is_expected(work) else None
-            return expected_end is not None
+            nonlocal done
+            found = await work(SettleResult(Outcome.SETTLED))
+            done = found if is_expected(found) else None
+            return done is not None
 
-        operators = [self._operator(log, limits)]
-        result = await operators[0].settle(until_unchanged=until_unchanged)
-        was_killed = result.outcome is Outcome.KILLED
-        if was_killed:
-            self.liveness.is_alive = True
-            operators.append(self._operator(log, limits))
-            result = await operators[1].settle(until_unchanged=until_unchanged, is_expected=is_expected_by_now)
-        end = await end_state(self.context, log, objects) if expected_end is None else expected_end
-        for operator in operators:
-            self._note(operator)
-        records = tuple(record for operator in operators for record in operator.reconciles.recorder.records)
-        return Interrupted(result, was_killed, end, records, started, time.monotonic() - clock)
+        result = await operator.settle(until_unchanged=until_unchanged, is_expected=is_expected_by_now)
+        self._note(operator)
+        return done or await work(result)
 
     def _note(self, operator: SimulatedOperator) -> None:
         """Note the secrets that the runs of an operator have read, and the tasks that were not run."""

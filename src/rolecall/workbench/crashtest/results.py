@@ -39,14 +39,13 @@ class Verdict(StrEnum):
     DIFFERS = "differs"
     STUCK = "stuck"
     ENDLESS = "endless"
-    NOT_TRIED = "not tried"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What became of the object after the operator was killed at a write.
 
-    ``message`` is why it was stuck, endless, or not tried. ``records`` is the directory with the records of its runs.
+    ``message`` is why it was stuck or endless. ``records`` is the directory with the records of its runs.
     """
 
     number: int
@@ -76,19 +75,15 @@ class CrashTest:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the command: a difference takes precedence over what could not be tried."""
-        verdicts = {trial.verdict for trial in self.trials}
-        if verdicts - {Verdict.SAME, Verdict.NOT_TRIED}:
+        """The exit code of the command: a difference takes precedence over what could not be tested."""
+        if any(trial.verdict is not Verdict.SAME for trial in self.trials):
             return ExitCode.DIFFERENT
-        return ExitCode.INCOMPLETE if self.stopped_at or Verdict.NOT_TRIED in verdicts else ExitCode.SAME
-
-
-_STYLES: Final = {Verdict.SAME: "green", Verdict.NOT_TRIED: "yellow"}
+        return ExitCode.INCOMPLETE if self.stopped_at else ExitCode.SAME
 
 
 def rows_of(trial: Trial) -> Iterator[Line]:
     """Yield the lines of a trial."""
-    style = _STYLES.get(trial.verdict, _BAD)
+    style = "green" if trial.verdict is Verdict.SAME else _BAD
     yield Line(f"{trial.number:4}  {trial.verdict:<9}  {task_text(trial.write.task)}", style)
     yield Line(f"{_INDENT}{trial.write.request}")
     if trial.message:

@@ -1,4 +1,4 @@
-"""The work of one operator process for one object: reconciles until nothing remains to be done, or until it is killed.
+"""The work of one operator process for one object: reconciles until nothing remains to be done.
 
 The rounds are those of an operator: again when the role requests it, at most a second later, when controllers have
 changed what the operator watches, and after a failure. A role that requests every next run has settled when two rounds
@@ -37,7 +37,6 @@ class Outcome(StrEnum):
     """How the work of an operator ended."""
 
     SETTLED = "settled"
-    KILLED = "killed"
     STUCK = "stuck"
     ENDLESS = "endless"
 
@@ -70,13 +69,12 @@ class SimulatedOperator:
 
     def __post_init__(self) -> None:
         """Let the log receive all writes."""
-        key, liveness = self.log.primary_id.key, self.log.liveness
+        key = self.log.primary_id.key
         self.reconciles = PlannedReconciles(
             self.context,
             self.watch,
             key,
             own_writes=self.log,
-            may_write=lambda: liveness.is_alive,
             max_wait_seconds=self.limits.wait_seconds,
         )
         self.context.interceptor.before_write[self.watch.gvk, key] = self.log.before_write
@@ -105,8 +103,6 @@ class SimulatedOperator:
             changes, seen, generation = self.log.run_changes, await self._versions(), await self._generation()
             known = dict(self.log.objects)
             result = await self._reconcile(causes)
-            if result is None:
-                return SettleResult(Outcome.KILLED)
             if self.reconciles.stopped_at:
                 return SettleResult(Outcome.SETTLED)
             quiet = quiet + 1 if self.log.run_changes == changes else 0
@@ -133,21 +129,13 @@ class SimulatedOperator:
             else SettleResult(Outcome.ENDLESS, f"still changes after {max_rounds} runs")
         )
 
-    async def _reconcile(self, causes: tuple[Cause, ...]) -> Result | None:
-        """Reconcile once; return None if the operator was killed."""
-        task = asyncio.create_task(self.reconciles.reconcile(causes))
-        self.log.stop = task.cancel
+    async def _reconcile(self, causes: tuple[Cause, ...]) -> Result:
+        """Reconcile once, and name the tasks of its writes."""
         first = len(self.log.writes)
-        try:
-            result, _ = await task
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if self.log.liveness.is_alive or (current is not None and current.cancelling()):
-                raise
-            return None
+        result, _ = await self.reconciles.reconcile(causes)
         for record in self.reconciles.recorder.records[-1:]:
             self.log.writes[first:] = [each.of_task_in(record) for each in self.log.writes[first:]]
-        return result if self.log.liveness.is_alive else None
+        return result
 
     async def _versions(self) -> dict[ObjectId, str]:
         """Return the current versions of the written objects that still exist."""

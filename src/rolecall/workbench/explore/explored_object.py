@@ -25,7 +25,7 @@ from rolecall.workbench.comparison.end_states import EndState, ObjectId
 from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.crashtest.object_under_test import end_state
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult, SimulatedOperator, stored
-from rolecall.workbench.crashtest.write_log import Liveness, Write, WriteLog
+from rolecall.workbench.crashtest.write_log import Write, WriteLog
 from rolecall.workbench.explore.edits import Schema, Spec
 from rolecall.workbench.explore.instant_controllers import InstantControllers
 from rolecall.workbench.explore.rules import REJECTING, Settled, normal
@@ -85,7 +85,6 @@ class ExploredObject:
 
     sandbox: Sandbox
     context: PlanContext
-    liveness: Liveness
     target: Target
     resource: ApiResource
     manifest: RawObject
@@ -264,7 +263,7 @@ class ExploredObject:
         return True
 
     def _new_log(self) -> WriteLog:
-        return WriteLog(liveness=self.liveness, resource=self.resource, primary=self.with_spec({}))
+        return WriteLog(resource=self.resource, primary=self.with_spec({}))
 
 
 def manifest_of(obj: RawObject, key: ObjectKey) -> RawObject:

@@ -27,7 +27,6 @@ from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.runs.variables import snake_case
 from rolecall.runner.warm.starter import starter_for
 from rolecall.workbench.comparison.masks import redactor
-from rolecall.workbench.crashtest.write_log import Liveness
 from rolecall.workbench.explore import rules
 from rolecall.workbench.explore.edits import Edit, Schema, Spec, changed_values, described, edits_of, pairs_of
 from rolecall.workbench.explore.explored_object import Captured, ExploredObject, SourceWithout, manifest_of
@@ -89,13 +88,11 @@ async def opened_explorer(
     if len(targets.single) != 1:
         raise PlanError(f"expected one object of a watched kind in the files, found {len(targets.single)}")
     [target] = targets.single
-    plan, liveness = request.plan, Liveness()
+    plan = request.plan
     if not plan.follows_controllers:
         sandbox = replace(sandbox, controllers=InstantControllers(sandbox.plane, client=sandbox.client))
     importer = sandbox.importer(source)
-    async with plan_context(
-        plan.settings, importer, runner, runs_commands=plan.runs_commands, may_write=lambda: liveness.is_alive
-    ) as context:
+    async with plan_context(plan.settings, importer, runner, runs_commands=plan.runs_commands) as context:
         resource = await importer.resource_of(target.watch.gvk)
         if resource is None:
             raise PlanError(f"{target.watch.gvk} isn't served by the cluster: apply its CustomResourceDefinition")
@@ -106,7 +103,7 @@ async def opened_explorer(
         await import_targets(context, targets)
         empty = await sandbox.capture(importer)
         given = frozenset((GVK.of_object(each), ObjectKey.of_object(each)) for each in targets.others)
-        explored = ExploredObject(sandbox, context, liveness, target, resource, manifest, empty, given)
+        explored = ExploredObject(sandbox, context, target, resource, manifest, empty, given)
         found = Exploration(explored.title, request.seed)
         yield Explorer(request, explored, await source.schema(target.watch.gvk), found, (empty, {}, {}))
 

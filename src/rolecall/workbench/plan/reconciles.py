@@ -8,7 +8,7 @@ for its notes, and for the files that it writes instead of the real ones.
 import math
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -131,13 +131,12 @@ async def plan_context(
     runner: Runner,
     *,
     runs_commands: bool,
-    may_write: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[PlanContext]:
-    """Yield the context for objects in the sandbox that the importer fills; ``may_write`` is that of ``Proxy``."""
+    """Yield the context for objects in the sandbox that the importer fills."""
     interceptor = SandboxInterceptor(importer)
     directory = OwnedDirectory.make("rolecall-plan-")
     try:
-        async with Proxy(importer.client, may_write=may_write, interceptor=interceptor.before) as proxy:
+        async with Proxy(importer.client, interceptor=interceptor.before) as proxy:
             yield PlanContext(settings, interceptor, proxy, runner, directory.path.resolve(), runs_commands)
     finally:
         await run_in_thread(directory.remove)
@@ -168,14 +167,13 @@ class InMemoryRecorder:
 class PlannedReconciles:
     """The reconciles of one object of the sandbox.
 
-    ``own_writes`` receives each write of the runs, and of the operator, which writes only while ``may_write`` is true.
+    ``own_writes`` receives each write of the runs, and of the operator.
     """
 
     context: PlanContext
     watch: Watch
     key: ObjectKey
     own_writes: OwnWrites = field(default_factory=OwnWrites)
-    may_write: Callable[[], bool] = lambda: True
     max_wait_seconds: float | None = None
     """How long a task may wait for an object."""
 
@@ -288,7 +286,7 @@ class PlannedReconciles:
         )
         variables |= {} if self.pruner is None else {PRUNES_VARIABLE: "1"}
         runner = PlannedRunner(context.runner, variables)
-        primaries = Primaries(context.client, watch.gvk, own_writes, self.may_write)
+        primaries = Primaries(context.client, watch.gvk, own_writes)
         return Reconciler(
             watch=watch,
             primaries=primaries,
@@ -320,7 +318,7 @@ class PlannedReconciles:
         self.prunes = deletes
         self.pruner = Pruner(
             watch=self.watch,
-            primaries=Primaries(self.context.client, self.watch.gvk, self.own_writes, self.may_write),
+            primaries=Primaries(self.context.client, self.watch.gvk, self.own_writes),
             record_event=_write_no_event,
             identity=inventory.by if inventory.by.endswith(f"/{role}") else role,
             may_delete=lambda _key: deletes,

@@ -12,7 +12,7 @@ import base64
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -61,8 +61,8 @@ class Sandbox:
     client: Client
     controllers: Controllers
     store: EtcdStore
-    own_objects: Mapping[str, str]
-    """The objects that it started with, as stored."""
+    own_revision: int
+    """The revision of etcd that has only the objects that it started with."""
 
     imported_definitions: set[str] = field(default_factory=set)
     """The names of imported definitions; creating one takes longer than anything else in a replay."""
@@ -77,25 +77,37 @@ class Sandbox:
 
         Imported definitions stay: the next source replaces them where they differ. Raises SourceError.
         """
-        await self._reset(self.own_objects)
+        await self._reset(self.own_revision, self.store)
 
     async def capture(self, importer: Importer) -> "SandboxState":
-        """Return the state to which ``restore`` resets the sandbox. Raises SourceError."""
+        """Return the state to which ``restore`` resets the sandbox, while the controllers rest."""
         await self.controllers.rest()
-        return SandboxState(await _content(self.store), importer.copy(importer.definitions))
+        return self.snapshot(importer)
+
+    def snapshot(self, importer: Importer) -> "SandboxState":
+        """Return the state at this moment, with controllers that run again after ``restore`` if they run now."""
+        copied = importer.copy(importer.definitions, self.store, self.controllers)
+        return SandboxState(self.store.revision(), copied, self.controllers.are_needed)
 
     async def restore(self, state: "SandboxState") -> Importer:
-        """Reset all objects to a state, while the controllers rest; return the importer to use after that.
+        """Reset all objects to a state, possibly of another sandbox; return the importer to use after that.
 
         The objects have their uids of then. Definitions that were imported since stay, the new importer installs them
         as they are in the source. Raises SourceError.
         """
-        await self._reset(state.content)
-        return state.importer.copy(Definitions(state.importer.source, self.client, self.imported_definitions))
+        await self._reset(state.revision, state.importer.store)
+        if state.needs_controllers:
+            await self.controllers.need()
+        definitions = Definitions(state.importer.source, self.client, self.imported_definitions)
+        return state.importer.copy(definitions, self.store, self.controllers)
 
-    async def _reset(self, content: Mapping[str, str]) -> None:
-        """Store these objects, and remove all others except for imported definitions, while the controllers rest."""
+    async def _reset(self, revision: int, store: EtcdStore) -> None:
+        """Store the objects of a revision of a store, and remove all others except for imported definitions.
+
+        The controllers rest from then on.
+        """
         await self.controllers.rest()
+        content = await store.content(revision, except_below=(*_OF_API_SERVER, _NODE_LEASES))
         now = await self.store.content(except_below=_OF_API_SERVER)
         imported = {f"/registry/{DEFINITIONS}/{name}" for name in self.imported_definitions}
         new = now.keys() - content.keys() - imported
@@ -107,15 +119,11 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class SandboxState:
-    """All objects of a sandbox, as stored, and what its importer had imported."""
+    """All objects of a sandbox, as a revision of etcd, what its importer had imported, and whether controllers ran."""
 
-    content: Mapping[str, str]
+    revision: int
     importer: Importer
-
-
-async def _content(store: EtcdStore) -> dict[str, str]:
-    """Return the objects to which a sandbox can be reset."""
-    return await store.content(except_below=(*_OF_API_SERVER, _NODE_LEASES))
+    needs_controllers: bool
 
 
 @asynccontextmanager
@@ -140,7 +148,7 @@ async def sandbox_in(plane: ControlPlane, *, has_lazy_controllers: bool = False)
     try:
         async with await Client.connect(str(plane.kubeconfig)) as client:
             controllers = Controllers(plane, are_lazy=has_lazy_controllers)
-            yield Sandbox(plane, client, controllers, store, await _content(store))
+            yield Sandbox(plane, client, controllers, store, store.revision())
     finally:
         await store.close()
 

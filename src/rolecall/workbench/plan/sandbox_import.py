@@ -80,6 +80,11 @@ class Controllers:
     """The paths read since lazy controllers are needed; None if they aren't, or have started."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def are_needed(self) -> bool:
+        """Whether the controllers run, or will when nothing pauses them."""
+        return self._are_needed
+
     async def need(self) -> None:
         """Start the controllers, unless they are lazy."""
         if self.are_lazy and not self._are_needed:
@@ -183,11 +188,13 @@ class Importer:
         """The administrator of the sandbox."""
         return self.definitions.client
 
-    def copy(self, definitions: Definitions) -> "Importer":
+    def copy(self, definitions: Definitions, store: EtcdStore, controllers: Controllers) -> "Importer":
         """Return an importer that has imported the same objects, and continues independently."""
         return replace(
             self,
             definitions=definitions,
+            store=store,
+            controllers=controllers,
             assumptions=list(self.assumptions),
             _uids=set(self._uids),
             _objects=dict(self._objects),

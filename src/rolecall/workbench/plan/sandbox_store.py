@@ -17,8 +17,10 @@ import base64
 import copy
 import json
 import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -85,10 +87,10 @@ class StoredObject:
 class EtcdStore:
     """The etcd of a sandbox, accessed through the JSON gateway on its socket. Close it at the end."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, path: Path) -> None:
         # A path of a socket has at most 107 bytes.
-        path = min(str(socket), os.path.relpath(socket), key=len)
-        self._session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(path))
+        self._path = min(str(path), os.path.relpath(path), key=len)
+        self._session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._path))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -99,9 +101,21 @@ class EtcdStore:
         puts = ({"key": _text(each.etcd_key), "value": _text(each.to_json())} for each in objects)
         await self._write({"request_put": put} for put in puts)
 
-    async def content(self, *, except_below: tuple[str, ...] = ()) -> dict[str, str]:
-        """Return all stored values in base64 by their keys, except for some resources. Raises SourceError."""
-        found = await self._send("range", {"key": _text(f"{_PREFIX}/"), "range_end": _text(f"{_PREFIX}0")})
+    def revision(self) -> int:
+        """Return the current revision, before anything else in this process runs. Raises OSError."""
+        connection = HTTPConnection("etcd")
+        with socket.socket(socket.AF_UNIX) as connection.sock:
+            connection.sock.connect(self._path)
+            connection.request("POST", "/v3/kv/range", json.dumps({"key": _text(_PREFIX), "count_only": True}))
+            return int(json.load(connection.getresponse())["header"]["revision"])
+
+    async def content(self, revision: int = 0, *, except_below: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return all values of a revision in base64 by their keys, except for some resources; 0 is the current one.
+
+        Raises SourceError.
+        """
+        key_range = {"key": _text(f"{_PREFIX}/"), "range_end": _text(f"{_PREFIX}0")}
+        found = await self._send("range", {**key_range, "revision": revision})
         values = {base64.b64decode(each["key"]).decode(): each["value"] for each in found.get("kvs") or ()}
         kept = tuple(f"{_PREFIX}/{name}" for name in except_below)
         return {key: value for key, value in values.items() if not key.startswith(kept)}

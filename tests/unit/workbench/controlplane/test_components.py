@@ -9,8 +9,8 @@ LAYOUT = Layout(Path("/state"))
 PROGRAMS = {name: Path("/programs") / name for name in COMPONENTS if name != KUBELET}
 
 
-def _options(component: str) -> dict[str, str]:
-    _, *arguments = command_line(component, PROGRAMS, LAYOUT, 20001)
+def _options(component: str, *, keeps_history: bool = False) -> dict[str, str]:
+    _, *arguments = command_line(component, PROGRAMS, LAYOUT, 20001, keeps_history=keeps_history)
     return dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
 
 
@@ -36,6 +36,14 @@ def test_api_server_verifies_the_kubelet_and_authenticates_to_it() -> None:
     options = _options("kube-apiserver")
     assert options["kubelet-certificate-authority"] == "/state/certificates/authority.crt"
     assert options["kubelet-client-certificate"] == "/state/certificates/kube-apiserver-kubelet-client.crt"
+
+
+@pytest.mark.parametrize(
+    ("component", "option"), [("etcd", "auto-compaction-retention"), ("kube-apiserver", "etcd-compaction-interval")]
+)
+def test_history_is_only_kept_where_it_is_needed(component: str, option: str) -> None:
+    assert _options(component, keeps_history=True) == {**_options(component), option: "0"}
+    assert _options(component).get(option) != "0"
 
 
 def test_node_without_kubelet_has_no_endpoint() -> None:

@@ -23,8 +23,6 @@ def crash_test(*verdicts: Verdict, stopped_at: str = "") -> CrashTest:
     [
         ([], ExitCode.SAME),
         ([Verdict.SAME], ExitCode.SAME),
-        ([Verdict.SAME, Verdict.NOT_TRIED], ExitCode.INCOMPLETE),
-        ([Verdict.NOT_TRIED, Verdict.DIFFERS], ExitCode.DIFFERENT),
         ([Verdict.STUCK], ExitCode.DIFFERENT),
         ([Verdict.ENDLESS], ExitCode.DIFFERENT),
     ],

@@ -10,15 +10,21 @@ import pytest
 
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.workbench.comparison.end_states import EndState, ObjectId
-from rolecall.workbench.crashtest.object_under_test import Interrupted, ObjectUnderTest, Uninterrupted
+from rolecall.workbench.crashtest.object_under_test import Interrupted, ObjectUnderTest, Snapshot, Uninterrupted
 from rolecall.workbench.crashtest.results import Verdict
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult
 from rolecall.workbench.crashtest.tester import Trials
-from rolecall.workbench.crashtest.write_log import CrashPoint, Write
+from rolecall.workbench.crashtest.write_log import Write
+from rolecall.workbench.plan.sandbox import SandboxState
+from rolecall.workbench.plan.sandbox_import import Importer
 from tests.unit.workbench.comparison.end_objects import SECRET, config_map, object_of, state
 
 STARTED = datetime(2026, 11, 24, 12, tzinfo=UTC)
 WRITES = (Write("POST", "/api/v1/namespaces/ns/configmaps", "a"), Write("PUT", "/api/v1/namespaces/ns/configmaps/a"))
+SNAPSHOTS = tuple(
+    Snapshot(SandboxState(revision, cast("Importer", None), needs_controllers=False), {}, {}, frozenset(), ())
+    for revision in (1, 2)
+)
 SAME = state(config_map(text="x"))
 OTHER = state(config_map(text="y"))
 
@@ -27,7 +33,7 @@ def uninterrupted(
     end: EndState, *, is_unchanging: bool = True, stopped_at: str = "", seconds: float = 1
 ) -> Uninterrupted:
     """Return the work of an operator that was not killed."""
-    return Uninterrupted(WRITES, end, (), STARTED, seconds, is_unchanging, stopped_at)
+    return Uninterrupted(WRITES, end, (), STARTED, seconds, is_unchanging, stopped_at, SNAPSHOTS)
 
 
 @dataclass
@@ -36,15 +42,14 @@ class FakeObject:
 
     end: EndState
     result: SettleResult
-    was_killed: bool = True
     secrets: dict[str, None] = field(default_factory=dict)
     limits: list[Limits] = field(default_factory=list)
-    points: list[CrashPoint] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
     directories: list[Path] = field(default_factory=list)
 
     async def interrupted(
         self,
-        crash_point: CrashPoint,
+        snapshot: Snapshot,
         limits: Limits,
         objects: Iterable[ObjectId],
         is_expected: Callable[[Interrupted], bool],
@@ -52,9 +57,9 @@ class FakeObject:
         until_unchanged: bool,
     ) -> Interrupted:
         """Return the work; see ``ObjectUnderTest``."""
-        self.points.append(crash_point)
+        self.snapshots.append(snapshot)
         self.limits.append(limits)
-        work = Interrupted(self.result, self.was_killed, self.end, (), STARTED, 1.0)
+        work = Interrupted(self.result, self.end, (), STARTED, 1.0)
         assert is_expected(work) is (self.end == SAME)
         assert list(objects) == list(SAME)
         assert until_unchanged
@@ -65,9 +70,14 @@ class FakeObject:
         self.directories.append(directory)
 
 
+def as_object(tested: FakeObject) -> ObjectUnderTest:
+    """Return it with the type that it replaces."""
+    return cast("ObjectUnderTest", tested)
+
+
 def trials_of(tested: FakeObject, first: Uninterrupted | None = None, second: Uninterrupted | None = None) -> Trials:
     """Return the trials of an object."""
-    return Trials(cast("ObjectUnderTest", tested), first or uninterrupted(SAME), second or uninterrupted(SAME))
+    return Trials(as_object(tested), first or uninterrupted(SAME), second or uninterrupted(SAME))
 
 
 @pytest.mark.parametrize(
@@ -83,25 +93,18 @@ async def test_verdict_follows_from_outcome_and_end_state(
     outcome: Outcome, end: EndState, verdict: Verdict, tmp_path: Path
 ) -> None:
     tested = FakeObject(end, SettleResult(outcome, "because"))
-    trial = await trials_of(tested).at(2, tmp_path)
+    trial = await trials_of(tested).at(2, tmp_path, as_object(tested))
     assert (trial.number, trial.write, trial.verdict) == (2, WRITES[1], verdict)
     assert bool(trial.differences) is (verdict is Verdict.DIFFERS)
     assert bool(trial.message) is (outcome is not Outcome.SETTLED)
-    assert tested.points == [CrashPoint(WRITES[1], WRITES[1], 1)]
+    assert tested.snapshots == [SNAPSHOTS[1]]
 
 
 async def test_records_of_bad_trials_are_kept(tmp_path: Path) -> None:
     good, bad = FakeObject(SAME, SettleResult(Outcome.SETTLED)), FakeObject(OTHER, SettleResult(Outcome.SETTLED))
-    assert (await trials_of(good).at(1, tmp_path)).records is None
-    assert (await trials_of(bad).at(1, tmp_path)).records == tmp_path / "write-1"
+    assert (await trials_of(good).at(1, tmp_path, as_object(good))).records is None
+    assert (await trials_of(bad).at(1, tmp_path, as_object(bad))).records == tmp_path / "write-1"
     assert (good.directories, bad.directories) == ([], [tmp_path / "write-1"])
-
-
-async def test_write_that_was_not_sent_is_not_tried(tmp_path: Path) -> None:
-    tested = FakeObject(SAME, SettleResult(Outcome.SETTLED), was_killed=False)
-    trial = await trials_of(tested).at(1, tmp_path)
-    assert trial.verdict is Verdict.NOT_TRIED
-    assert trial.message == "this time, the role did not send this write (settled)"
 
 
 def test_values_of_secrets_are_hidden() -> None:
@@ -129,6 +132,6 @@ def test_role_that_never_settles_is_noted_unless_it_is_incomplete() -> None:
 
 async def test_trial_may_take_ten_times_as_long_as_an_uninterrupted_run(tmp_path: Path) -> None:
     tested = FakeObject(SAME, SettleResult(Outcome.SETTLED))
-    await trials_of(tested, second=uninterrupted(SAME, seconds=20)).at(1, tmp_path)
-    await trials_of(tested).at(1, tmp_path)
+    await trials_of(tested, second=uninterrupted(SAME, seconds=20)).at(1, tmp_path, as_object(tested))
+    await trials_of(tested).at(1, tmp_path, as_object(tested))
     assert tested.limits == [Limits(200.0, 40.0), Limits(60.0, 15.0)]
