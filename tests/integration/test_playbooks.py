@@ -1,15 +1,19 @@
 """The playbooks: one object reconciled once, from a laptop, with no operator anywhere."""
 
 import asyncio
+import itertools
 import os
 import re
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rolecall.kube.metadata import metadata_of
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import PROJECT
 from tests.integration.songs import manifest, song, words
 from tests.integration.test_foo import FOO_MANIFEST, FOREIGN
@@ -157,3 +161,44 @@ async def test_missing_name_is_an_error(laptop: Laptop) -> None:
     outcome = await laptop.play("foo")
     assert outcome.code != 0
     assert "Name the Foo: -e cr_name=NAME -e cr_namespace=NAMESPACE" in outcome.text
+
+
+def write_installation(directory: Path) -> str:
+    """Write a playbook that applies the samples in ``deploy/samples``; return its name as ``Laptop.play`` takes it."""
+    tasks = PROJECT / "molecule/shared/tasks/install.yml"
+    install = {"ansible.builtin.include_tasks": str(tasks), "vars": {"install_directory": "deploy/samples"}}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [install]}
+    (directory / "install.yml").write_text(yaml.safe_dump([play]))
+    return os.path.relpath(directory / "install", PROJECT / "playbooks")
+
+
+async def test_samples_are_unchanged_while_an_operator_writes_their_status(
+    world: World, defined: ControlPlane, tmp_path: Path
+) -> None:
+    """The module compares the object before its patch with the one after it, and a scenario must be idempotent."""
+    samples = tmp_path / "deploy/samples"
+    samples.mkdir(parents=True)
+    (samples / "kustomization.yaml").write_text("resources: [foo.yaml]\n")
+    foo = yaml.safe_load(FOO_MANIFEST)
+    name = foo["metadata"]["name"]
+    foo["metadata"]["namespace"] = world.namespace
+    (samples / "foo.yaml").write_text(yaml.safe_dump(foo))
+    laptop = Laptop(defined.kubeconfig, world.namespace)
+
+    arguments = "-e", f"project={tmp_path}", "-e", f"ansible_python_interpreter={sys.executable}"
+    apply = partial(laptop.play, write_installation(tmp_path), *arguments)
+
+    async def write_status(first: int) -> None:
+        for replicas in itertools.count(first):
+            await world.patch(FOO, name, {"status": {"availableReplicas": replicas}}, "status")
+
+    assert (await apply()).changed == 1
+    writers = [asyncio.create_task(write_status(first)) for first in (0, 10**6, 2 * 10**6)]
+    repeated = await apply()
+    foo["spec"]["replicas"] = 3
+    (samples / "foo.yaml").write_text(yaml.safe_dump(foo))
+    edited = await apply()
+    for writer in writers:
+        writer.cancel()
+    await asyncio.gather(*writers, return_exceptions=True)
+    assert (repeated.changed, edited.changed) == (0, 1)
