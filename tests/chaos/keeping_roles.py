@@ -22,18 +22,7 @@ BASE = """
   loop: [a, b]
   register: base
 """
-EXTRA = """
-- name: Make more
-  kubernetes.core.k8s:
-    definition:
-      apiVersion: v1
-      kind: ConfigMap
-      metadata:
-        name: "{{ ansible_operator_meta.name }}-{{ item }}"
-        namespace: "{{ ansible_operator_meta.namespace }}"
-      data: {size: "{{ size | string }}"}
-  loop: [x, y]
-"""
+EXTRA = BASE.replace("Make the base", "Make more").replace("loop: [a, b]\n  register: base", "loop: [x, y]")
 END = """
 - name: Delete what is no longer needed
   rolecall.util.prune:

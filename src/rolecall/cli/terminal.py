@@ -122,8 +122,8 @@ def print_lines(lines: Iterable[StyledLine]) -> None:
 def interrupted_by_signals() -> Iterator[None]:
     """End the body by SIGTERM and SIGHUP as SIGINT does: with KeyboardInterrupt; to be used in the main thread.
 
-    The interpreter ignores an exception that is raised while it runs a finalizer, for example that of a pool of
-    connections. SIGALRM then raises it again.
+    The interpreter ignores exceptions raised in finalizers, for example in that of a pool of connections. SIGALRM then
+    raises it again.
     """
     signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
     previous, previous_hook = {number: signal.signal(number, _interrupt) for number in signals}, sys.unraisablehook
