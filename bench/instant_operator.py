@@ -12,7 +12,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rolecall.runner.config.settings import Settings, watch_namespaces
+from rolecall.cli.parsing import watch_namespaces
+from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import load_watches
 from rolecall.runner.operator import run_operator
 from rolecall.runner.runs.outcome import Counts, Outcome

@@ -15,7 +15,7 @@ import yaml
 
 from rolecall.cli.ansible_operator import parser
 from rolecall.cli.parsing import join_flag_values
-from rolecall.runner.config.settings import ansible_operator_settings
+from rolecall.cli.run import ansible_operator_settings
 from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.guides import guide
 from tests.integration.example_projects import MEMCACHED

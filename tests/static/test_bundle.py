@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.config.settings import watch_namespaces
+from rolecall.cli.parsing import watch_namespaces
 from rolecall.workbench.bundle.files import bundle_files
 from rolecall.workbench.bundle.service_version import TARGETS, Release
 from tests.static.bundle import Bundle, kustomized, read_bundle

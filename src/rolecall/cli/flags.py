@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.kube.quantities import format_bytes, format_duration, parse_bytes, parse_non_negative_duration
-from rolecall.runner.config.settings import LOG_EVENTS, Settings, parse_boolean
+from rolecall.runner.config.settings import LogEvents, Settings
 from rolecall.system.logs import ENCODERS, LEVELS, TIME_ENCODINGS, LogSettings
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+LOG_EVENTS = tuple(each.value for each in LogEvents if each is not LogEvents.OUTPUT)
+"""The choices of ``--ansible-log-events``; a verbosity turns TASKS into OUTPUT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,13 @@ def _as_argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse_argument
+
+
+def parse_boolean(text: str) -> bool:
+    """Return the boolean for one of Go's spellings. Raise ValueError."""
+    if text not in _BOOLEANS:
+        raise ValueError(f"expected true or false, found {text!r}")
+    return _BOOLEANS[text]
 
 
 def _integer(text: str) -> int:

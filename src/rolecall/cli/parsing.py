@@ -17,16 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from rolecall.cli.flags import BOOLEAN, GROUPS, Flag, all_flags
+from rolecall.cli.flags import BOOLEAN, GROUPS, LOG_EVENTS, Flag, all_flags, parse_boolean
 from rolecall.runner.config import ansible_config
-from rolecall.runner.config.settings import (
-    LOG_EVENTS,
-    Settings,
-    ansible_debug_logs,
-    leader_election_id,
-    parse_integer,
-    watch_namespaces,
-)
+from rolecall.runner.config.settings import Settings, parse_integer
 from rolecall.system.logs import get_logger
 
 USAGE_EXIT_CODE = 2
@@ -176,6 +169,32 @@ def settings_of(options: argparse.Namespace, defaults: Settings, environment: Ma
         debug_logs=ansible_debug_logs(environment),
         leader_election_id=settings.leader_election_id or leader_election_id(environment),
     )
+
+
+def watch_namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the namespaces in WATCH_NAMESPACE, which are separated by commas; unset or blank means all."""
+    return tuple(name for part in environment.get("WATCH_NAMESPACE", "").split(",") if (name := part.strip()))
+
+
+def ansible_debug_logs(environment: Mapping[str, str]) -> bool:
+    """Return whether ANSIBLE_DEBUG_LOGS enables the whole output of runs; log an invalid boolean."""
+    text = environment.get("ANSIBLE_DEBUG_LOGS")
+    if text is None:
+        return False
+    try:
+        return parse_boolean(text)
+    except ValueError as error:
+        logger.info("Invalid environment variable; ignoring it", envVar="ANSIBLE_DEBUG_LOGS", error=str(error))
+        return False
+
+
+def leader_election_id(environment: Mapping[str, str]) -> str:
+    """Return the name of the Lease from the deprecated variable OPERATOR_NAME, or an empty string."""
+    name = environment.get("OPERATOR_NAME", "")
+    if "OPERATOR_NAME" in environment:
+        flag = "--leader-election-id"
+        logger.warning("Deprecated environment variable", envVar="OPERATOR_NAME", replacedBy=flag)
+    return name
 
 
 def search_paths(settings: Settings) -> dict[str, str]:

@@ -14,11 +14,14 @@ import asyncio
 import faulthandler
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NoReturn
 
+from rolecall.cli.flags import LOG_EVENTS
 from rolecall.cli.go_runner_log import use_go_runner_wording
 from rolecall.cli.parsing import (
     FlagFormatter,
@@ -33,7 +36,7 @@ from rolecall.cli.parsing import (
 )
 from rolecall.kube.errors import KubeError
 from rolecall.runner.config.ansible_config import check_ansible_core
-from rolecall.runner.config.settings import LOG_EVENTS, Settings, ansible_operator_settings
+from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election import lease_guard
 from rolecall.system import logs
@@ -66,6 +69,29 @@ class Program:
 def rolecall_program() -> Program:
     """Return the program ``rolecall run``."""
     return Program("rolecall run", Settings(), LogSettings())
+
+
+def ansible_operator_settings() -> Settings:
+    """Return the defaults of ``ansible-operator`` that existing manifests, images, and roles rely on."""
+    return Settings(
+        mark_unsafe=False,
+        ready_conditions=False,
+        moves_changed_conditions=True,
+        follows_status_fields=True,
+        backoff_min_seconds=0.005,
+        backoff_max_seconds=1000.0,
+        grace_seconds=30.0,
+        output_in_events=True,
+        gathering="",
+        allow_broken_conditionals=True,
+        proxy_port=8888,
+        user_metrics_port=5050,
+        metrics_bind_address=":8443",
+        health_probe_bind_address=":6789",
+        # The path is part of the interface: volumes are mounted there. It is created with mode 0700.
+        work_directory=Path("/tmp/ansible-operator/runner"),  # noqa: S108
+        kubeconfig_directory=Path(tempfile.gettempdir()),
+    )
 
 
 def ansible_operator_program() -> Program:

@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from structlog.testing import capture_logs
 
 from rolecall.cli import ansible_operator
 from rolecall.cli.ansible_operator import main
+from rolecall.cli.run import ansible_operator_settings
 from rolecall.runner import operator as operator_module
-from rolecall.runner.config.settings import Settings, ansible_operator_settings
+from rolecall.runner.config.settings import Settings
 from tests.support.things import write_project
 
 PROGRAM = Path(sys.executable).with_name("ansible-operator")
@@ -182,3 +184,17 @@ def test_the_old_variable_names_the_lease_unless_the_flag_does(
     assert main(["run"]) == 0
     assert main(["run", "--leader-election-id=new"]) == 0
     assert [settings.leader_election_id for settings in started] == ["old", "new"]
+
+
+def test_ansible_operator_has_ports_paths_and_times_of_the_go_runner() -> None:
+    settings = ansible_operator_settings()
+    assert (settings.proxy_port, settings.user_metrics_port) == (8888, 5050)
+    assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":6789", ":8443")
+    assert settings.work_directory == Path("/tmp/ansible-operator/runner")  # noqa: S108 - a part of the interface
+    assert settings.kubeconfig_directory == Path(tempfile.gettempdir())  # TMPDIR, or /tmp
+    assert (settings.backoff_min_seconds, settings.backoff_max_seconds) == (0.005, 1000)
+    assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
+    assert (settings.ready_conditions, Settings().ready_conditions) == (False, True)
+    assert (settings.moves_changed_conditions, Settings().moves_changed_conditions) == (True, False)
+    assert (settings.follows_status_fields, Settings().follows_status_fields) == (True, False)
+    assert (settings.allow_broken_conditionals, Settings().allow_broken_conditionals) == (True, False)

@@ -2,10 +2,20 @@ import argparse
 from dataclasses import fields
 
 import pytest
+from structlog.testing import capture_logs
 
-from rolecall.cli.flags import GROUPS, all_flags
-from rolecall.cli.parsing import Parser, add_flags, apply_flags, given_flags, join_flag_values
-from rolecall.runner.config.settings import Settings, ansible_operator_settings
+from rolecall.cli.flags import GROUPS, all_flags, parse_boolean
+from rolecall.cli.parsing import (
+    Parser,
+    add_flags,
+    ansible_debug_logs,
+    apply_flags,
+    given_flags,
+    join_flag_values,
+    watch_namespaces,
+)
+from rolecall.cli.run import ansible_operator_settings
+from rolecall.runner.config.settings import Settings
 from rolecall.system.logs import LogSettings
 
 
@@ -146,3 +156,37 @@ def test_other_levels_are_refused(text: str, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         parsed(f"--zap-log-level={text}")
     assert f"found {text!r}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "namespaces"),
+    [(None, ()), ("", ()), (" ", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , ,b,", ("a", "b"))],
+)
+def test_watch_namespaces_are_separated_by_commas(text: str | None, namespaces: tuple[str, ...]) -> None:
+    assert watch_namespaces({} if text is None else {"WATCH_NAMESPACE": text}) == namespaces
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, True) for text in ("1", "t", "T", "true", "TRUE", "True")),
+        *((text, False) for text in ("0", "f", "F", "false", "FALSE", "False")),
+    ],
+)
+def test_booleans_have_the_spellings_of_go(text: str, *, value: bool) -> None:
+    assert parse_boolean(text) is value
+    assert ansible_debug_logs({"ANSIBLE_DEBUG_LOGS": text}) is value
+
+
+@pytest.mark.parametrize("text", ["", "yes", "on", "tRUE", "2"])
+def test_other_spellings_are_not_booleans(text: str) -> None:
+    with pytest.raises(ValueError, match=f"expected true or false, found {text!r}"):
+        parse_boolean(text)
+
+
+def test_invalid_boolean_is_logged_and_ignored() -> None:
+    with capture_logs() as lines:
+        assert ansible_debug_logs({}) is False
+        assert ansible_debug_logs({"ANSIBLE_DEBUG_LOGS": "loud"}) is False
+    [line] = lines
+    assert (line["log_level"], line["envVar"]) == ("info", "ANSIBLE_DEBUG_LOGS")

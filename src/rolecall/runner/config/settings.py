@@ -1,11 +1,9 @@
 """The settings of the operator: one frozen value for all flags and environment variables.
 
-The program has two names, with different defaults: ``rolecall run`` uses no fixed port or path that another process
-could be using; ``ansible-operator`` uses the ports, paths, and durations of the Go runner.
+The defaults are those of ``rolecall run``, which uses no fixed port or path that another process could be using.
 """
 
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,11 +15,7 @@ from rolecall.system.logs import get_logger
 
 HIGHEST_VERBOSITY = 7
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
+logger = get_logger("cmd")
 
 
 class LogEvents(StrEnum):
@@ -31,10 +25,6 @@ class LogEvents(StrEnum):
     TASKS = "tasks"
     OUTPUT = "output"
     EVERYTHING = "everything"
-
-
-LOG_EVENTS = tuple(each.value for each in LogEvents if each is not LogEvents.OUTPUT)
-"""The choices of ``--ansible-log-events``; a verbosity turns TASKS into OUTPUT."""
 
 
 def default_workers() -> int:
@@ -113,7 +103,7 @@ class Settings:
     """Additional arguments for ansible-playbook."""
 
     log_events: str = "tasks"
-    """The logged events of a run, one of ``LOG_EVENTS``."""
+    """The logged events of a run: a ``LogEvents``, except OUTPUT, which a verbosity turns TASKS into."""
 
     inject_owner_reference: bool = True
     """Whether objects created by a run get an owner reference to the primary and are watched."""
@@ -209,29 +199,6 @@ class Settings:
         return self.ui_bind_address not in ("", "0")
 
 
-def ansible_operator_settings() -> Settings:
-    """Return the defaults of ``ansible-operator`` that existing manifests, images, and roles rely on."""
-    return Settings(
-        mark_unsafe=False,
-        ready_conditions=False,
-        moves_changed_conditions=True,
-        follows_status_fields=True,
-        backoff_min_seconds=0.005,
-        backoff_max_seconds=1000.0,
-        grace_seconds=30.0,
-        output_in_events=True,
-        gathering="",
-        allow_broken_conditionals=True,
-        proxy_port=8888,
-        user_metrics_port=5050,
-        metrics_bind_address=":8443",
-        health_probe_bind_address=":6789",
-        # The path is part of the interface: volumes are mounted there. It is created with mode 0700.
-        work_directory=Path("/tmp/ansible-operator/runner"),  # noqa: S108
-        kubeconfig_directory=Path(tempfile.gettempdir()),
-    )
-
-
 def resolve_max_concurrent_runs(settings: Settings, workers: Iterable[int]) -> int:
     """Return the maximum number of concurrent runs of all kinds, given the workers of each kind.
 
@@ -239,42 +206,6 @@ def resolve_max_concurrent_runs(settings: Settings, workers: Iterable[int]) -> i
     of any kind.
     """
     return settings.max_concurrent_runs or max([2 * available_cpus(), *workers])
-
-
-logger = get_logger("cmd")
-
-
-def parse_boolean(text: str) -> bool:
-    """Return the boolean for one of Go's spellings. Raise ValueError."""
-    if text not in _BOOLEANS:
-        raise ValueError(f"expected true or false, found {text!r}")
-    return _BOOLEANS[text]
-
-
-def watch_namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the namespaces in WATCH_NAMESPACE, which are separated by commas; unset or blank means all."""
-    return tuple(name for part in environment.get("WATCH_NAMESPACE", "").split(",") if (name := part.strip()))
-
-
-def ansible_debug_logs(environment: Mapping[str, str]) -> bool:
-    """Return whether ANSIBLE_DEBUG_LOGS enables the whole output of runs; log an invalid boolean."""
-    text = environment.get("ANSIBLE_DEBUG_LOGS")
-    if text is None:
-        return False
-    try:
-        return parse_boolean(text)
-    except ValueError as error:
-        logger.info("Invalid environment variable; ignoring it", envVar="ANSIBLE_DEBUG_LOGS", error=str(error))
-        return False
-
-
-def leader_election_id(environment: Mapping[str, str]) -> str:
-    """Return the name of the Lease from the deprecated variable OPERATOR_NAME, or an empty string."""
-    name = environment.get("OPERATOR_NAME", "")
-    if "OPERATOR_NAME" in environment:
-        flag = "--leader-election-id"
-        logger.warning("Deprecated environment variable", envVar="OPERATOR_NAME", replacedBy=flag)
-    return name
 
 
 def max_concurrent_reconciles(gvk: GVK, environment: Mapping[str, str]) -> int | None:

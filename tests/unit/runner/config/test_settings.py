@@ -1,5 +1,4 @@
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,10 @@ from rolecall.kube.references import GVK
 from rolecall.runner.config.ansible_config import absolute_paths, directory_variables, roles_path, unless_configured
 from rolecall.runner.config.settings import (
     Settings,
-    ansible_debug_logs,
-    ansible_operator_settings,
     ansible_verbosity,
     default_workers,
     max_concurrent_reconciles,
-    parse_boolean,
     resolve_max_concurrent_runs,
-    watch_namespaces,
 )
 
 
@@ -28,20 +23,6 @@ def test_workers_are_the_cpus_up_to_four(cpus: int, workers: int, monkeypatch: p
 
 def test_grace_period_is_below_kubernetes_default() -> None:
     assert Settings().grace_seconds < 30
-
-
-def test_ansible_operator_has_ports_paths_and_times_of_the_go_runner() -> None:
-    settings = ansible_operator_settings()
-    assert (settings.proxy_port, settings.user_metrics_port) == (8888, 5050)
-    assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":6789", ":8443")
-    assert settings.work_directory == Path("/tmp/ansible-operator/runner")  # noqa: S108 - a part of the interface
-    assert settings.kubeconfig_directory == Path(tempfile.gettempdir())  # TMPDIR, or /tmp
-    assert (settings.backoff_min_seconds, settings.backoff_max_seconds) == (0.005, 1000)
-    assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
-    assert (settings.ready_conditions, Settings().ready_conditions) == (False, True)
-    assert (settings.moves_changed_conditions, Settings().moves_changed_conditions) == (True, False)
-    assert (settings.follows_status_fields, Settings().follows_status_fields) == (True, False)
-    assert (settings.allow_broken_conditionals, Settings().allow_broken_conditionals) == (True, False)
 
 
 def test_rolecall_has_no_fixed_port_and_serves_nothing_by_default() -> None:
@@ -65,40 +46,6 @@ def test_concurrent_runs_are_bounded_by_the_flag_or_the_cpus(
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
 DASHED = GVK("my-group.io", "v1", "Thing")
 SECRET = GVK("", "v1", "Secret")
-
-
-@pytest.mark.parametrize(
-    ("text", "namespaces"),
-    [(None, ()), ("", ()), (" ", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , ,b,", ("a", "b"))],
-)
-def test_watch_namespaces_are_separated_by_commas(text: str | None, namespaces: tuple[str, ...]) -> None:
-    assert watch_namespaces({} if text is None else {"WATCH_NAMESPACE": text}) == namespaces
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        *((text, True) for text in ("1", "t", "T", "true", "TRUE", "True")),
-        *((text, False) for text in ("0", "f", "F", "false", "FALSE", "False")),
-    ],
-)
-def test_booleans_have_the_spellings_of_go(text: str, *, value: bool) -> None:
-    assert parse_boolean(text) is value
-    assert ansible_debug_logs({"ANSIBLE_DEBUG_LOGS": text}) is value
-
-
-@pytest.mark.parametrize("text", ["", "yes", "on", "tRUE", "2"])
-def test_other_spellings_are_not_booleans(text: str) -> None:
-    with pytest.raises(ValueError, match=f"expected true or false, found {text!r}"):
-        parse_boolean(text)
-
-
-def test_invalid_boolean_is_logged_and_ignored() -> None:
-    with capture_logs() as lines:
-        assert ansible_debug_logs({}) is False
-        assert ansible_debug_logs({"ANSIBLE_DEBUG_LOGS": "loud"}) is False
-    [line] = lines
-    assert (line["log_level"], line["envVar"]) == ("info", "ANSIBLE_DEBUG_LOGS")
 
 
 @pytest.mark.parametrize(
