@@ -1,10 +1,11 @@
-"""Amounts of bytes in the format of Kubernetes (``512Mi``, ``1G``, ``1048576``), and durations in that of Go.
+"""Amounts of bytes in the format of Kubernetes (``512Mi``, ``1G``, ``1048576``), durations in that of Go, and times.
 
 A duration, as in ``1h15m30.5s`` or ``500ms``, has the units ns, us (µs), ms, s, m and h; a bare number is an error,
-because its unit is unclear. The rules are those of Go's ``time.ParseDuration``.
+because its unit is unclear. The rules are those of Go's ``time.ParseDuration``. Times are those of RFC 3339, in UTC.
 """
 
 import re
+from datetime import UTC, datetime
 
 _SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SUFFIXES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -62,3 +63,17 @@ def format_duration(seconds: float) -> str:
     parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
     parts.append(f"{tenths / 10:g}s" if tenths or not (hours or minutes) else "")
     return "".join(parts)
+
+
+def parse_time(text: object) -> datetime | None:
+    """Return a parsed time, in UTC if it has no zone; None if the text isn't a time."""
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
+
+
+def time_text(seconds: float, precision: str = "seconds") -> str:
+    """Return a POSIX time as ``2026-01-31T12:00:00Z``; ``precision`` is that of ``datetime.isoformat``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -1,8 +1,17 @@
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.kube.quantities import format_bytes, format_duration, parse_bytes, parse_duration
+from rolecall.kube.quantities import (
+    format_bytes,
+    format_duration,
+    parse_bytes,
+    parse_duration,
+    parse_time,
+    time_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,3 +98,26 @@ def test_rounded_duration_is_plausible(seconds: float) -> None:
 @given(st.floats(min_value=0, max_value=1e6))
 def test_parse_reverses_format_of_duration(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=0.06)
+
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2026-01-31T12:00:00Z", NOON),
+        ("2026-01-31T13:00:00+01:00", NOON),
+        ("2026-01-31T12:00:00", NOON),
+        *((other, None) for other in ("", "noon", 1769860800, None)),
+    ],
+)
+def test_time_has_a_zone_and_anything_else_is_none(text: object, time: datetime | None) -> None:
+    assert parse_time(text) == time
+
+
+@pytest.mark.parametrize(
+    ("precision", "text"), [("seconds", "2026-01-31T12:00:00Z"), ("milliseconds", "2026-01-31T12:00:00.250Z")]
+)
+def test_time_is_written_in_utc_with_its_precision(precision: str, text: str) -> None:
+    assert time_text(NOON.timestamp() + 0.25, precision) == text

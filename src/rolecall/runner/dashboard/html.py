@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from rolecall.kube.quantities import format_duration
-from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, until, utc
+from rolecall.kube.quantities import format_duration, time_text
+from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, until
 
 NO_NAMESPACE: Final = "-"
 """Replaces the namespace of a cluster-scoped object in paths; it isn't a valid name of a namespace."""
@@ -107,7 +107,7 @@ class Pages:
             "ago": lambda seconds: ago(seconds, self.now()),
             "until": lambda seconds: until(seconds, self.now()),
             "duration": format_duration,
-            "utc": utc,
+            "utc": time_text,
         }
         environment.globals |= {
             "object_path": object_path,

@@ -5,7 +5,6 @@ Times are seconds since the epoch. Strings may come from anyone who can write an
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -278,8 +277,3 @@ def _rounded(seconds: float) -> str:
     if seconds < _HOUR:
         return f"{int(seconds) // _MINUTE} min"
     return f"{int(seconds) // _HOUR} h" if seconds < 2 * _DAY else f"{int(seconds) // _DAY} days"
-
-
-def utc(seconds: float) -> str:
-    """Return a time as in manifests."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

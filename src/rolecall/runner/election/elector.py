@@ -13,12 +13,12 @@ import socket
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
+from rolecall.kube.quantities import time_text
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
@@ -309,7 +309,7 @@ class Elector:
 
 def timestamp(clock: Clock) -> str:
     """Return the time of the wall clock in the format of Leases."""
-    return datetime.fromtimestamp(clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return time_text(clock.now(), "microseconds")
 
 
 def spec_of(lease: RawObject) -> dict[str, Any]:

@@ -16,12 +16,12 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
 from rolecall.kube.metadata import resource_version_of, status_of, uid_of
+from rolecall.kube.quantities import time_text
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
@@ -119,13 +119,13 @@ class EventRecorder:
         """Increment the count of an Event; return None if it has expired, as Events do after an hour."""
         key = ObjectKey(_namespace(reference), known.name)
         try:
-            await self.client.patch(EVENT, key, {"count": known.count + 1, "lastTimestamp": self._stamp()})
+            await self.client.patch(EVENT, key, {"count": known.count + 1, "lastTimestamp": time_text(self.now())})
         except NotFoundError:
             return None
         return _Written(known.name, known.count + 1, known.first)
 
     async def _create(self, reference: RawObject, spec: EventSpec) -> _Written:
-        stamp = self._stamp()
+        stamp = time_text(self.now())
         suffix = f".{secrets.token_hex(8)}"
         name = reference["name"][: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
         await self.client.create(
@@ -145,9 +145,6 @@ class EventRecorder:
             }
         )
         return _Written(name, 1, stamp)
-
-    def _stamp(self) -> str:
-        return datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _take_from_allowance(self, uid: str) -> bool:
         now = self.monotonic()

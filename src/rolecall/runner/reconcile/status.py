@@ -23,10 +23,11 @@ import copy
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rolecall.kube.jsonpath import FieldPath
+from rolecall.kube.quantities import parse_time, time_text
 from rolecall.kube.references import RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION
@@ -86,7 +87,7 @@ class ConditionContext:
     @property
     def text(self) -> str:
         """The time in the format of Kubernetes, in seconds."""
-        return self.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time_text(self.now.timestamp())
 
 
 def condition_of(status: Status, kind: str) -> dict[str, Any] | None:
@@ -98,15 +99,6 @@ def conditions_of(status: Status) -> list[dict[str, Any]]:
     """Return the conditions of a status, without entries that are not mappings."""
     found = status.get("conditions")
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-
-def parse_time(text: object) -> datetime | None:
-    """Return a parsed time, UTC if it has no zone; None if the text is not a time."""
-    try:
-        time = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return time.replace(tzinfo=time.tzinfo or UTC) if time else None
 
 
 def is_ours(condition: object) -> bool:

@@ -19,10 +19,11 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from rolecall.kube.discovery import ApiResource
+from rolecall.kube.quantities import time_text
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.record.reader import FORMAT, Line, digest_of, time_text, to_line
+from rolecall.runner.record.reader import FORMAT, Line, digest_of, to_line
 from rolecall.runner.record.run_record import KeptExchange, RunRecord, TaskRecord
 from rolecall.runner.secrets.mask import Mask
 from rolecall.runner.secrets.values import (
@@ -97,7 +98,7 @@ def document_of(
         "format": FORMAT,
         **versions,
         "job": record.ident,
-        "started": time_text(record.started.timestamp()),
+        "started": time_text(record.started.timestamp(), "milliseconds"),
         "watch": dict(watch),
         "finalizing": record.is_finalizing,
         "causes": list(record.causes),
@@ -172,7 +173,7 @@ class _Lines:
         line: Line = {
             "type": "exchange",
             "number": number,
-            "time": time_text(exchange.started),
+            "time": time_text(exchange.started, "milliseconds"),
             "seconds": round(exchange.duration_seconds, 6),
             "task": origin.task,
             "host": origin.host,

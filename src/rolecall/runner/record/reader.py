@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -38,11 +37,6 @@ def digest_of(lines: Iterable[str]) -> str:
 def to_line(value: Mapping[str, Any]) -> str:
     """Return one line of a record as text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def time_text(seconds: float) -> str:
-    """Return a POSIX time as it is in a record."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class RecordError(Exception):

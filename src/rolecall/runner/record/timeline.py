@@ -6,31 +6,19 @@ timeline has no layout: ``rolecall record`` prints it, and the dashboard draws a
 """
 
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
 import yaml
 
+from rolecall.kube.quantities import parse_time
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.bodies import objects_in
 from rolecall.runner.proxy.request_info import WRITE_VERBS
 from rolecall.runner.record.reader import Line, StoredRecord
 
-TIME: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|(?<!\d)\d{8}T\d{6}\d*Z?"
-    r"|(?<![\d.])1\d{9}(?:\d{3})?(?:\.\d+)?(?!\d)"
-)
-"""RFC 3339 and the form that Python prints, the short forms of ISO 8601, and POSIX time in seconds or milliseconds."""
-
-FIRST_MILLISECONDS: Final = 1e12
-"""Numbers from this one on are POSIX times in milliseconds."""
-
-_BASIC_CHARACTERS: Final = 15
 SERVER_FIELDS: Final = frozenset(
     {"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"}
 )
@@ -251,12 +239,6 @@ def _shown(lines: list[_Line]) -> set[int]:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the POSIX time of a text that ``TIME`` matches, in UTC if it has no zone; None if it isn't a time."""
-    try:
-        if "-" not in text and "T" not in text:
-            number = float(text)
-            return number / 1000 if number >= FIRST_MILLISECONDS else number
-        found = datetime.fromisoformat(text.replace(",", ".") if "-" in text else text[:_BASIC_CHARACTERS])
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    """Return the POSIX time of a text, None if it isn't a time."""
+    found = parse_time(text)
+    return None if found is None else found.timestamp()

@@ -2,14 +2,23 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from rolecall.runner.record.timeline import FIRST_MILLISECONDS, TIME, seconds_of
+TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|(?<!\d)\d{8}T\d{6}\d*Z?"
+    r"|(?<![\d.])1\d{9}(?:\d{3})?(?:\.\d+)?(?!\d)"
+)
+"""RFC 3339 and the form that Python prints, the short forms of ISO 8601, and POSIX time in seconds or milliseconds."""
+
+_FIRST_MILLISECONDS: Final = 1e12
+"""Numbers from this one on are POSIX times in milliseconds."""
 
 LEAST_TOLERANCE_SECONDS: Final = 10.0
 """The tolerance for two runs without duration; a longer run needs as much more."""
 
+_BASIC_CHARACTERS: Final = 15
 _DATE: Final = re.compile(r"(?<!\d)\d{4}-\d\d-\d\d(?![\dT])")
 _NEAR_SECONDS: Final = 400 * 86400.0
 """A number is interpreted as a POSIX time if it is not farther from the start than this."""
@@ -33,7 +42,7 @@ class Clocks:
 
     def are_same_numbers(self, first: float, second: float) -> bool:
         """Return whether two numbers are POSIX times with the same meaning."""
-        scale = 1000.0 if first >= FIRST_MILLISECONDS else 1.0
+        scale = 1000.0 if first >= _FIRST_MILLISECONDS else 1.0
         return self._are_near(first / scale, second / scale)
 
     def _are_same_times(self, first: str, second: str) -> bool:
@@ -54,3 +63,15 @@ class Clocks:
 def is_number(value: Any) -> bool:
     """Return whether a JSON value is a number, which may be a time."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the POSIX time of a text that ``TIME`` matches, in UTC if it has no zone; None if it isn't a time."""
+    try:
+        if "-" not in text and "T" not in text:
+            number = float(text)
+            return number / 1000 if number >= _FIRST_MILLISECONDS else number
+        found = datetime.fromisoformat(text.replace(",", ".") if "-" in text else text[:_BASIC_CHARACTERS])
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -17,9 +17,9 @@ from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import decode
 from rolecall.runner.proxy.request_info import RequestInfo, parse
 from rolecall.runner.reconcile.status import is_equivalent
-from rolecall.runner.record.timeline import TIME, seconds_of
 from rolecall.runner.secrets.mask import Mask, decode_base64
 from rolecall.runner.secrets.values import IDENTIFYING, mask_body
+from rolecall.workbench.comparison.clocks import TIME, seconds_of
 from rolecall.workbench.comparison.masks import SENSITIVE, redactor
 from rolecall.workbench.comparison.objects import cleaned
 from rolecall.workbench.comparison.reports import ExitCode, TaskName

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import metadata_of, owner_references_of
+from rolecall.kube.quantities import parse_time
 from rolecall.kube.references import GVK, SECRETS, ObjectKey, RawObject
 from rolecall.kube.selectors import selects
 from rolecall.runner.proxy.request_info import WRITE_VERBS, RequestInfo
@@ -253,15 +254,6 @@ def is_dry_run(exchange: Line) -> bool:
     else:
         body = base64.b64decode(content.get("base64", "")) or content.get("text", "").encode()
     return with_delete_options(info, body, content.get("contentType", "")).is_dry_run
-
-
-def parse_time(text: Any) -> datetime | None:
-    """Return a time in RFC 3339, None for anything else."""
-    try:
-        found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _objects_in(exchange: Line) -> Iterator[RawObject]:

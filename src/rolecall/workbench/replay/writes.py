@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from rolecall.kube.json_values import texts_in
 from rolecall.kube.metadata import metadata_of
+from rolecall.kube.quantities import parse_time
 from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decompress, media_type, objects_in
 from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
@@ -22,7 +23,7 @@ from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.workbench.comparison.objects import text_in_base64
 from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.planned.journal import TaskStart
-from rolecall.workbench.replay.recorded_cluster import is_dry_run, parse_time
+from rolecall.workbench.replay.recorded_cluster import is_dry_run
 
 UNKNOWN_TASK: Final = TaskName("a task that did not end")
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.kube.jsonpath import FieldPath
+from rolecall.kube.quantities import parse_time
 from rolecall.kube.references import GVK
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
@@ -24,7 +25,6 @@ from rolecall.runner.reconcile.status import (
     invalid_texts,
     is_ours,
     map_result,
-    parse_time,
     paused,
     running,
     should_mark_running,
