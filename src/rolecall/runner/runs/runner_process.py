@@ -32,6 +32,7 @@ from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.workspace import TEMPORARY
 from rolecall.runner.secrets.environment import HiddenText, hide_environment, redact_directory, redacted
+from rolecall.system.files import write_private
 from rolecall.system.imports import without_collections
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
 
@@ -334,16 +335,9 @@ class EventFiles:
 
 
 def write_event(directory: Path, event: Mapping[str, Any], text: str) -> None:
-    """Write the text of an event's file, readable for this user only, and rename it when it is complete.
-
-    As in ansible-runner, an event that can't be written doesn't end the run.
-    """
-    path = f"{directory}/{event['counter']}-{event['uuid']}.json"
+    """Write the text of an event's file. As in ansible-runner, an event that can't be written doesn't end the run."""
     with suppress(OSError):
-        descriptor = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.rename(f"{path}.tmp", path)  # noqa: PTH104 - plain text
+        write_private(directory / f"{event['counter']}-{event['uuid']}.json", text)
 
 
 # The limits that the kernel enforces, each for one process.

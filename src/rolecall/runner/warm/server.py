@@ -15,7 +15,6 @@ import errno
 import gc
 import json
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 import pexpect
+import psutil
 
 from rolecall.runner.runs import runner_process
 from rolecall.runner.runs.discovery_image import RunDiscovery
@@ -153,8 +153,7 @@ class LoadedState:
 
 
 def _memory_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize()
+    return int(psutil.Process().memory_info().rss)
 
 
 @dataclass(slots=True)
