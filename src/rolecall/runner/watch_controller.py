@@ -192,7 +192,7 @@ class WatchController:
             identity=self._identity,
             may_delete=may_delete,
             inventories=context.inventories,
-            metrics=self._metrics,
+            count=self._metrics.pruned,
         )
         return Reconciler(
             watch=self.watch,

@@ -35,7 +35,7 @@ _KINDS: Final = {plural_of(kind): kind for kind in _OBSERVED}
 
 @dataclass(frozen=True, slots=True)
 class SeenObject:
-    """An object in a response; ``owner_uid`` is that of its only owner if this is another object than the primary."""
+    """An object in a response."""
 
     key: ObjectKey
     uid: str
@@ -43,9 +43,8 @@ class SeenObject:
     waits_for: str = ""
     """Why the object waits, empty if it doesn't."""
 
-    owner_uid: str = ""
-    is_kept: bool = False
-    """Whether the object is opted out."""
+    other_owner_uid: str = ""
+    """The uid of its only owner if that isn't the primary; empty if the object is opted out."""
 
 
 def is_own(obj: RawObject, owner: Owner) -> bool:
@@ -60,10 +59,11 @@ def is_own(obj: RawObject, owner: Owner) -> bool:
 def seen_object(info: RequestInfo, obj: RawObject, owner: Owner) -> SeenObject:
     """Return what matters of an object in the response to a request."""
     references = owner_references_of(obj)
-    owner_uid = references[0].uid if len(references) == 1 and references[0].uid != owner.uid else ""
+    is_of_other = len(references) == 1 and references[0].uid != owner.uid
     is_kept = annotation_of(obj, PRUNE_ANNOTATION) == "false"
+    other_owner_uid = references[0].uid if is_of_other and not is_kept else ""
     waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj)  # the run is what the primary waits for
-    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner), waits_for, owner_uid, is_kept)
+    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner), waits_for, other_owner_uid)
 
 
 def why_waiting(info: RequestInfo, obj: RawObject) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rolecall.kube.quantities import parse_duration
-from rolecall.runner.prune.inventory import MAX_OBJECTS, Inventory, InventoryObject, digest_of_set
+from rolecall.runner.prune.inventory import MAX_OBJECTS, Inventory, InventoryObject
 from rolecall.runner.prune.observations import Observations
 
 PRUNES_VARIABLE: Final = "ROLECALL_PRUNES"
@@ -90,7 +90,7 @@ class CompleteRun:
     @property
     def digest(self) -> str:
         """The digest by which runs are compared: of the inputs and the objects, without uids."""
-        return digest_of_set(self.inputs, (each.id for each in self.own))
+        return Inventory(self.inputs, self.own).digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,33 +141,31 @@ def decide(
             Inventory(), remark=f"the run has named {len(own)} objects, and at most {MAX_OBJECTS} are followed"
         )
     is_repeated = run.digest == previous and not run.observations.changes
-    if not is_repeated and run.digest != digest_of_set(inventory.inputs, inventory.current):
+    if not is_repeated and run.digest != inventory.digest:
         remark = "the next run must name the same objects, and change none"
         return Decision(inventory, again_at=now + 1, remark=remark, is_stable=False)
-    has_same_inputs = inventory.inputs == inputs
-    newly: list[InventoryObject] = []
-    obsolete: list[InventoryObject] = []
-    for each in inventory.objects:
-        if run.observations.names(each.id, each.uid) or not options.prunes(each):
-            continue
-        if not each.obsolete_since and has_same_inputs:
-            continue
-        kept = each if each.obsolete_since and has_same_inputs else replace(each, obsolete_since=int(now))
-        obsolete.append(kept)
-        if not each.obsolete_since:
-            newly.append(kept)
+    missing = [
+        each for each in inventory.objects if options.prunes(each) and not run.observations.names(each.id, each.uid)
+    ]
+    if inventory.inputs == inputs:
+        obsolete = [each for each in missing if each.obsolete_since]
+    else:
+        obsolete = [replace(each, obsolete_since=int(now)) for each in missing]
     # Only what an earlier run has marked is due: a deletion takes at least three runs.
-    marked = {each.id for each in inventory.objects if each.obsolete_since}
+    marked = {each.id for each in inventory.obsolete}
+    newly = tuple(each for each in obsolete if each.id not in marked)
+    result = Decision(Inventory(inputs, (*own, *obsolete)), newly)
+    if not options.deletes:
+        return result
     due = tuple(each for each in obsolete if each.id in marked and options.due_at(each) <= now)
-    result = Decision(Inventory(inputs, (*own, *obsolete)), tuple(newly), due if options.deletes else ())
     later = [options.due_at(each) for each in obsolete if each not in due]
-    again_at = min(later, default=None) if options.deletes else None
-    if result.due and (waits := run.observations.waiting):
+    result = replace(result, again_at=min(later, default=None))
+    if due and (waits := run.observations.waiting):
         waiting, reason = next(iter(waits.items()))
         remark = f"nothing is deleted while {waiting.resource} {waiting.key} waits: {reason}"
-        return replace(result, due=(), again_at=min([now + WAIT_SECONDS, *later]), remark=remark)
+        return replace(result, again_at=min([now + WAIT_SECONDS, *later]), remark=remark)
     is_unusual = not own or (len(obsolete) > _FEW and 2 * len(obsolete) > len(inventory.objects))
-    if result.due and is_unusual and not run.is_confirmed:
+    if due and is_unusual and not run.is_confirmed:
         remark = f"{len(obsolete)} of {len(inventory.objects)} objects are no longer named, so a person must confirm"
-        return replace(result, due=(), again_at=again_at, remark=remark, needs_confirmation=True)
-    return replace(result, again_at=again_at)
+        return replace(result, remark=remark, needs_confirmation=True)
+    return replace(result, due=due)

@@ -7,7 +7,7 @@ another operator, an unreadable one, and one that is too long count as empty.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -49,9 +49,10 @@ class Inventory:
     """The operator and the role."""
 
     @property
-    def current(self) -> tuple[ObjectId, ...]:
-        """The objects that the stable runs have named."""
-        return tuple(each.id for each in self.objects if not each.obsolete_since)
+    def digest(self) -> str:
+        """The digest of the inputs and the objects that the stable runs have named, without uids."""
+        named = sorted(each.id for each in self.objects if not each.obsolete_since)
+        return hashlib.sha256(json.dumps([self.inputs, named]).encode()).hexdigest()
 
     @property
     def obsolete(self) -> tuple[InventoryObject, ...]:
@@ -86,11 +87,11 @@ class Inventory:
 
 
 def _read_object(raw: Any) -> InventoryObject:
-    group, resource, namespace, name, version, kind, uid, since = raw
+    *texts, since = raw
     if isinstance(since, bool) or not isinstance(since, int):
         raise TypeError(f"obsolete_since: expected seconds, found {since!r}")
-    found = ObjectId(_text(group), _text(resource), _text(namespace), _text(name))
-    return InventoryObject(found, _text(version), _text(kind), _text(uid), since)
+    group, resource, namespace, name, version, kind, uid = map(_text, texts)
+    return InventoryObject(ObjectId(group, resource, namespace, name), version, kind, uid, since)
 
 
 def _text(value: object) -> str:
@@ -111,8 +112,3 @@ def digest_of_inputs(primary: RawObject, others: Mapping[str, Any]) -> str:
     content = {name: value for name, value in primary.items() if name not in ("metadata", "status")}
     text = json.dumps([content, metadata, others], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def digest_of_set(inputs: str, objects: Iterable[ObjectId]) -> str:
-    """Return a digest of the inputs of a run and the objects that it has named, in any order."""
-    return hashlib.sha256(json.dumps([inputs, sorted(objects)]).encode()).hexdigest()

@@ -89,8 +89,8 @@ class Observations:
             self.own[found] = Own(info.version, seen.uid)
         if seen.waits_for and not info.is_removal:
             self.waiting[found] = seen.waits_for
-        if info.name and seen.owner_uid and not seen.is_kept:
-            self.others[found] = info.version, seen.uid, seen.owner_uid
+        if info.name and seen.other_owner_uid:
+            self.others[found] = info.version, seen.uid, seen.other_owner_uid
 
     def _drop(self, gone: ObjectId) -> None:
         self.own.pop(gone, None)

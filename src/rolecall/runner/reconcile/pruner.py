@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rolecall.kube.errors import KubeError, NotFoundError, UnknownKindError
 from rolecall.kube.metadata import annotation_of, is_being_deleted, resource_version_of, uid_of
@@ -31,9 +31,6 @@ from rolecall.runner.reconcile.status_writer import Primaries
 from rolecall.runner.runs.content import digest_of_content
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
-
-if TYPE_CHECKING:  # plans prune without metrics
-    from rolecall.runner.serving.metrics import ControllerMetrics
 
 logger = get_logger("prune")
 
@@ -62,7 +59,9 @@ class Pruner:
     inventories: Mapping[str, str]
     """The inventories of all primaries of the operator, by their uid."""
 
-    metrics: "ControllerMetrics | None" = None
+    count: Callable[[str, str], None] = lambda _kind, _mode: None
+    """Counts an object of a kind that was deleted, or with the mode ``report`` would have been."""
+
     now: Callable[[], float] = time.time
     _previous: dict[ObjectKey, str] = field(default_factory=dict)
     """The digest of each object's last run, if that was complete."""
@@ -148,8 +147,8 @@ class Pruner:
             logger.info("Objects are obsolete", objects=_listed(newly), deletes=options.deletes)
             message = f"{why.capitalize()}: {_listed(newly)}"
             self.record_event(primary, EventSpec(NORMAL, "ObjectsObsolete", message))
-            if not options.deletes:
-                self._count(newly, "report")
+            for each in () if options.deletes else newly:
+                self.count(each.kind, "report")
         if decision.needs_confirmation:
             how = f'to delete them, set the annotation {PRUNE_ANNOTATION}: "{CONFIRM}"'
             message = f"Nothing was deleted: {decision.remark}; {how}: {_listed(decision.inventory.obsolete)}"
@@ -169,12 +168,12 @@ class Pruner:
             try:
                 if await self._delete_object(context, each):
                     deleted.append(each)
+                    self.count(each.kind, "delete")
                 left = left.without(each.id)
             except KubeError as error:
                 logger.warning("Failed to delete an obsolete object", object=str(each), reason=str(error))
                 reasons.append(f"{each}: {error}")
         if deleted:
-            self._count(deleted, "delete")
             logger.info("Obsolete objects deleted", objects=_listed(deleted))
             message = f"Deleted, because the role no longer names them: {_listed(deleted)}"
             self.record_event(context.fresh, EventSpec(NORMAL, "Pruned", message))
@@ -207,11 +206,9 @@ class Pruner:
     async def _write(self, primary: RawObject, inventory: Inventory, *, is_used: bool) -> None:
         """Write the inventory if it changed, and remove a confirmation that was used."""
         text = replace(inventory, by=self.identity).to_text() if inventory.objects else None
-        changed: dict[str, str | None] = (
-            {} if annotation_of(primary, INVENTORY_ANNOTATION) == text else {INVENTORY_ANNOTATION: text}
-        )
-        if is_used:
-            changed[PRUNE_ANNOTATION] = None
+        changed: dict[str, str | None] = {PRUNE_ANNOTATION: None} if is_used else {}
+        if annotation_of(primary, INVENTORY_ANNOTATION) != text:
+            changed[INVENTORY_ANNOTATION] = text
         if changed and self.primaries.may_write():
             key = ObjectKey.of_object(primary)
             written = await self._annotate(self.watch.gvk, key, uid_of(primary), changed)
@@ -235,11 +232,6 @@ class Pruner:
                     logger.info("Keeping an object that roles of two objects use", object=name)
             except KubeError as error:
                 logger.warning("Failed to mark an object that roles of two objects use", object=name, reason=str(error))
-
-    def _count(self, objects: Sequence[InventoryObject], mode: str) -> None:
-        if self.metrics is not None:
-            for each in objects:
-                self.metrics.pruned(each.kind, mode)
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the state of a deleted object."""
