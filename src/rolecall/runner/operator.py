@@ -119,7 +119,6 @@ async def run_operator(
             discovery = SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None
             context = OperatorContext(
                 settings=settings,
-                client=client,
                 proxy=proxy,
                 manager=manager,
                 own_writes=own_writes,
@@ -130,7 +129,6 @@ async def run_operator(
                 root=root,
                 environment={**run_environment(metrics_port), PRUNES_VARIABLE: "1"},
                 discovery=discovery,
-                inventories={},
                 metrics=metrics,
                 events=events,
                 recorder=recorder,
@@ -262,8 +260,8 @@ async def dashboard(context: OperatorContext, controllers: list[WatchController]
         version=version("rolecall"),
         kinds=tuple(map(Kind, controllers)),
         manager=context.manager,
-        recorder=context.recorder or Recorder(context.client, RecordMemory(0)),  # an empty one
+        recorder=context.recorder or Recorder(context.manager.client, RecordMemory(0)),  # an empty one
         shards=context.shards,
     )
-    async with serving_dashboard(context.settings, context.client, context.metrics, sources):
+    async with serving_dashboard(context.settings, context.manager.client, context.metrics, sources):
         yield

@@ -11,12 +11,11 @@ replica takes it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import annotation_of, generation_of, is_being_deleted, metadata_of, status_of
@@ -85,7 +84,6 @@ class OperatorContext:
     """What all watches of an operator share."""
 
     settings: Settings
-    client: Client
     proxy: Proxy
     manager: Manager
     own_writes: OwnWrites
@@ -104,13 +102,12 @@ class OperatorContext:
     """Additional variables of runs."""
 
     discovery: SharedDiscovery | None
-    inventories: dict[str, str]
-    """The inventories of all primaries, by their uid."""
-
     metrics: OperatorMetrics
     events: EventRecorder
     recorder: Recorder | None
     tracer: "Tracer | None"
+    inventories: dict[str, str] = field(default_factory=dict)
+    """The inventories of all primaries, by their uid."""
 
 
 class WatchController:
@@ -143,7 +140,6 @@ class WatchController:
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.primaries.on_restore = self._on_restore
         self._inventories = context.inventories
-        self._identity = f"{settings.leader_election_id or 'rolecall'}/{watch.content.path.stem}"
         self.reconciler = self._make_reconciler(context)
         self.orphaned_workspaces = OrphanedWorkspaces(
             context.root, self.primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget
@@ -164,7 +160,7 @@ class WatchController:
             settings=settings,
             runner=context.runner,
             root=context.root,
-            client=context.client,
+            client=context.manager.client,
             proxy=context.proxy,
             own_writes=context.own_writes,
             on_dependent=self._on_dependent_kind,
@@ -172,7 +168,7 @@ class WatchController:
             discovery=context.discovery,
             environment=context.environment,
         )
-        primaries = Primaries(context.client, self.watch.gvk, context.own_writes, context.may_write)
+        primaries = Primaries(context.manager.client, self.watch.gvk, context.own_writes, context.may_write)
 
         readiness = Readiness.of_watch(self.watch, default=settings.ready_conditions)
 
@@ -189,7 +185,7 @@ class WatchController:
             watch=self.watch,
             primaries=primaries,
             record_event=context.events.record,
-            identity=self._identity,
+            identity=f"{settings.leader_election_id or 'rolecall'}/{self.watch.content.path.stem}",
             may_delete=may_delete,
             inventories=context.inventories,
             count=self._metrics.pruned,

@@ -66,7 +66,6 @@ class Bench:
         nothing_read = ReadWatches(FakeServer(), self.clock, [THING], lambda *_: None)
         context = OperatorContext(
             settings=Settings(),
-            client=cluster,
             proxy=Proxy(cluster),
             manager=self.manager,
             own_writes=self.own_writes,
@@ -77,7 +76,6 @@ class Bench:
             root=root,
             environment={},
             discovery=None,
-            inventories={},
             metrics=OperatorMetrics("test", [THING]),
             events=EventRecorder(cluster),
             recorder=None,

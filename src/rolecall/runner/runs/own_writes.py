@@ -61,10 +61,6 @@ class OwnWrites:
         """Return whether the primary's runs wrote exactly this version of the object."""
         return (uid, resource_version) in self._versions.get(request, ())
 
-    def has_removed(self, request: Request, uid: str) -> bool:
-        """Return whether the primary's runs removed this object."""
-        return self.contains(request, uid, _REMOVED)
-
     def may_have_written(self, uid: str, since: float) -> bool:
         """Return whether a run of any primary may have written this object since a time of ``now``."""
         return not self.is_complete or not uid or self._last_writes.get(uid, -math.inf) >= since
@@ -137,7 +133,7 @@ class SelfTriggers:
         if not cause.resource_version:
             return False
         is_primary = isinstance(cause, PrimaryCause)
-        if cause.is_removal and not is_primary and self.own_writes.has_removed((self.gvk, key), cause.uid):
+        if cause.is_removal and not is_primary and self.own_writes.contains((self.gvk, key), cause.uid, _REMOVED):
             return True
         if self.own_writes.contains((self.gvk, key), cause.uid, cause.resource_version):
             return not (isinstance(cause, PrimaryCause) and cause.changed_spec) or key in self._requested_requeue
