@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from rolecall.kube.bodies import objects_in
 from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
 from rolecall.kube.json_values import texts_in, with_texts
 from rolecall.kube.metadata import owner_references_of, status_of, uid_of
@@ -24,7 +25,6 @@ from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.dashboard.runs import RecordCache, cut_lines
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import ClusterView, EventView, OwnedView
-from rolecall.runner.proxy.bodies import objects_in
 from rolecall.runner.proxy.ownership import Owner, ownership_of
 from rolecall.runner.reconcile.kubernetes_events import EVENT
 from rolecall.runner.record.timeline import as_yaml, seconds_of

@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl
 
 import aiohttp
 
+from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decode_list, decompress, media_type, objects_in
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import PRIMARY_TYPE_ANNOTATION, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decode_list, decompress, media_type, objects_in
 from rolecall.runner.proxy.ownership import Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import READ_VERBS, RequestInfo
 from rolecall.runner.proxy.seen_objects import SeenObject, seen_object

@@ -19,11 +19,12 @@ from typing import Self
 from aiohttp import web
 from structlog.contextvars import bound_contextvars
 
+from rolecall.kube.bodies import MAX_INSPECTED_BYTES
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy import forward
-from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, BodyWorker, read_body
+from rolecall.runner.proxy.bodies import BodyWorker, read_body
 from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_response, relay, upstream_headers
 from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read
 from rolecall.runner.proxy.request_info import authority_of, is_valid_target, origin_form, parse

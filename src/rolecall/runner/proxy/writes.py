@@ -35,13 +35,8 @@ from urllib.parse import parse_qsl
 
 import aiohttp
 
-from rolecall.kube.client import Client
-from rolecall.kube.discovery import ApiResource
-from rolecall.kube.metadata import is_being_deleted, metadata_of, resource_version_of, uid_of
-from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.proxy.bodies import (
+from rolecall.kube.bodies import (
     MAX_YAML_BYTES,
-    BodyWorker,
     decode,
     decode_delete_options,
     decode_object,
@@ -50,6 +45,11 @@ from rolecall.runner.proxy.bodies import (
     media_type,
     objects_in,
 )
+from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.metadata import is_being_deleted, metadata_of, resource_version_of, uid_of
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.proxy.bodies import BodyWorker
 from rolecall.runner.proxy.forward import read_metadata, send
 from rolecall.runner.proxy.ownership import (
     ADOPT_ANNOTATION,

@@ -13,9 +13,9 @@ from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, Final
 
+from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decompress, objects_in
 from rolecall.kube.metadata import metadata_of, uid_of
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress, objects_in
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 

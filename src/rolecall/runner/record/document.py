@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decompress
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.quantities import time_text
-from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decompress
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.reader import FORMAT, Line, digest_of, to_line

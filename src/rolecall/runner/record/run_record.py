@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
+from rolecall.kube.bodies import GZIP_MAGIC
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy.bodies import GZIP_MAGIC
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.prune.decision import Pruning

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import yaml
 
+from rolecall.kube.bodies import objects_in
 from rolecall.kube.quantities import parse_time
 from rolecall.kube.references import RawObject
-from rolecall.runner.proxy.bodies import objects_in
 from rolecall.runner.proxy.request_info import WRITE_VERBS
 from rolecall.runner.record.reader import Line, StoredRecord
 

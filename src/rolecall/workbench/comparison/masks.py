@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from rolecall.kube.bodies import decode, objects_in
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.proxy.bodies import decode, objects_in
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.secrets.mask import Mask
 from rolecall.runner.secrets.values import is_about_secrets, marked_texts, secret_texts

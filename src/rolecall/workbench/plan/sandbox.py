@@ -21,11 +21,11 @@ from typing import Any, Final
 import psutil
 from aiohttp import web
 
+from rolecall.kube.bodies import decode_object
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.forward import error_response
 from rolecall.runner.proxy.request_info import READ_VERBS
 from rolecall.runner.proxy.sessions import ProxiedRequest

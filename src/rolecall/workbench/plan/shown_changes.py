@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from rolecall.kube.bodies import decode
 from rolecall.kube.json_values import with_texts
 from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
-from rolecall.runner.proxy.bodies import decode
 from rolecall.runner.proxy.request_info import RequestInfo, parse
 from rolecall.runner.reconcile.status import is_equivalent
 from rolecall.runner.secrets.mask import Mask, decode_base64

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import parse_qsl
 
+from rolecall.kube.bodies import decode_object
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request, read_object
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import ProxiedRequest
 from rolecall.runner.record.run_record import KeptExchange, RunRecord

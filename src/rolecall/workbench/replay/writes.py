@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decompress, media_type, objects_in
 from rolecall.kube.json_values import texts_in
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.quantities import parse_time
 from rolecall.kube.references import SECRETS, RawObject
-from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decompress, media_type, objects_in
 from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.runner.record.document import content_of
 from rolecall.runner.record.reader import Line, StoredRecord

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from rolecall.kube.bodies import MAX_INSPECTED_BYTES
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.sessions import PendingRead, Read
 from tests.unit.runner.proxy.api_server import ApiServer

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from rolecall.kube.bodies import decode
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import bodies
 from rolecall.runner.proxy.bodies import INLINE_BYTES, MAX_REQUEST_BYTES
 from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.server import Proxy
@@ -278,14 +278,14 @@ async def test_body_for_pod_behind_api_server_may_have_any_length(run: Run, api_
 async def test_large_body_is_decoded_outside_event_loop(
     run: Run, monkeypatch: pytest.MonkeyPatch, length: int, thread: str
 ) -> None:
-    decode, threads = bodies.decode, set()
+    threads = set()
 
     def recording_decode(body: bytes, content_type: str, *, unique: bool = False) -> object:
         threads.add(threading.current_thread().name.partition("_")[0])
         return decode(body, content_type, unique=unique)
 
-    for module in ("bodies", "writes"):
-        monkeypatch.setattr(f"rolecall.runner.proxy.{module}.decode", recording_decode)
+    for module in ("kube.bodies", "runner.proxy.writes"):
+        monkeypatch.setattr(f"rolecall.{module}.decode", recording_decode)
     for method in ("POST", "PUT"):
         path = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/cm"
         response = await run.send(method, path, json=config_map() | {"data": {"a": "x" * length}})

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from rolecall.kube.bodies import PROTOBUF_MEDIA_TYPE, decode_protobuf
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.proxy.writes import with_delete_options, with_precondition
+from tests.unit.kube.test_bodies import PROTOBUF
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, MERGE, REFERENCE, Run, config_map, owners
 
@@ -445,3 +447,12 @@ async def test_options_in_the_body_replace_those_in_the_query(
 )
 def test_dry_run_is_where_the_api_server_reads_it(method: str, target: str, body: bytes, *, is_dry_run: bool) -> None:
     assert with_delete_options(parse(method, target), body, "application/json").is_dry_run is is_dry_run
+
+
+async def test_created_object_in_protobuf_gets_owner(run: Run, api_server: ApiServer) -> None:
+    api_server.respond("POST", CONFIG_MAPS, {"kind": "ConfigMap"}, 201)
+    await run.send("POST", CONFIG_MAPS, data=PROTOBUF, headers={"Content-Type": PROTOBUF_MEDIA_TYPE})
+    sent = decode_protobuf(api_server.last.body)
+    assert sent is not None
+    assert sent["metadata"]["ownerReferences"] == [REFERENCE]
+    assert run.itself.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runner.proxy.bodies import (
+from rolecall.kube.bodies import (
     MAX_YAML_BYTES,
-    PROTOBUF_MEDIA_TYPE,
     add_to_protobuf_metadata,
     decode,
     decode_list,
@@ -21,11 +20,9 @@ from rolecall.runner.proxy.bodies import (
     encode,
     objects_in,
 )
-from rolecall.runner.proxy.ownership import Ownership
 from tests.unit.json_values import JSON
-from tests.unit.runner.proxy.api_server import ApiServer
-from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, REFERENCE, Run
 
+REFERENCE = {"apiVersion": "demo.example.com/v1", "kind": "Demo", "name": "one", "uid": "uid-of-one"}
 YAML_SCALARS = {"a": "12:30", "b": math.inf, "c": 1000, "d": 15, "e": 8, "f": True, "g": "="}
 ONE, TWO = {"metadata": {"name": "one"}}, {"metadata": {"name": "two"}}
 
@@ -252,12 +249,3 @@ def test_any_string_survives_in_protobuf(annotations: dict[str, str], name: str)
     assert found is not None
     assert found["metadata"].get("annotations", {}) == annotations
     assert found["metadata"]["ownerReferences"] == [reference]
-
-
-async def test_created_object_in_protobuf_gets_owner(run: Run, api_server: ApiServer) -> None:
-    api_server.respond("POST", CONFIG_MAPS, {"kind": "ConfigMap"}, 201)
-    await run.send("POST", CONFIG_MAPS, data=PROTOBUF, headers={"Content-Type": PROTOBUF_MEDIA_TYPE})
-    sent = decode_protobuf(api_server.last.body)
-    assert sent is not None
-    assert sent["metadata"]["ownerReferences"] == [REFERENCE]
-    assert run.itself.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
