@@ -52,10 +52,12 @@ _KEPT_TAGS: Final = ("null", "bool", "int", "str", "seq", "map")
 _PLAIN_SCALARS: Final = {
     "null": r"~|null|Null|NULL|",
     "bool": r"[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
-    "int": r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]*|[1-9][0-9_]*)",
+    "int": r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|0o[0-7_]+|[1-9][0-9_]*)",
     "float": r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
     "merge": r"<<",
 }
+_INTEGRAL_BELOW: Final = 1e21
+"""From this value on, Go writes floats without a fraction with an exponent."""
 
 
 def media_type(content_type: str) -> str:
@@ -91,7 +93,7 @@ def _decode_yaml(body: bytes, *, unique: bool) -> Any:
     if len(body) > MAX_YAML_BYTES:
         return None
     try:
-        loader = (_UniqueLoader if unique else _Loader)(body)
+        loader = (_UniqueLoader if unique else YamlLoader)(body)
         node = loader.get_node() if loader.check_node() else None  # the API server reads only the first document
         if node is None or _expanded_length(node, {}) > MAX_YAML_BYTES:
             return None
@@ -112,18 +114,22 @@ def _expanded_length(node: yaml.Node, known: dict[int, float]) -> float:
     return length
 
 
-class _Loader(yaml.SafeLoader):
-    """Loads YAML as the API server does: dates and ``12:30`` are strings, ``y`` is true, other tags are ignored."""
+class YamlLoader(yaml.SafeLoader):
+    """Loads YAML as programs in Go do, for example the API server.
+
+    This is YAML 1.1 with differences: ``y`` and ``n`` are booleans, dates and ``12:30`` are strings, ``1e3`` is an
+    integer, and unknown tags are ignored.
+    """
 
     bool_values: ClassVar = yaml.SafeLoader.bool_values | {"y": True, "n": False}
 
     def construct_number(self, node: yaml.ScalarNode) -> float:
-        """Return an integer for ``1e3``, as the API server's JSON has it; other numbers it would reject."""
+        """Return a number; a float without a fraction is an integer, as in JSON written by Go."""
         number: float = self.construct_yaml_float(node)
-        return int(number) if number.is_integer() else number
+        return int(number) if number.is_integer() and abs(number) < _INTEGRAL_BELOW else number
 
 
-class _UniqueLoader(_Loader):
+class _UniqueLoader(YamlLoader):
     """Loads YAML without duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
@@ -131,12 +137,12 @@ class _UniqueLoader(_Loader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.yaml_implicit_resolvers = {
+YamlLoader.yaml_implicit_resolvers = {
     None: [(_TAG + name, re.compile(rf"(?:{pattern})\Z")) for name, pattern in _PLAIN_SCALARS.items()]
 }
-_Loader.yaml_constructors = {
+YamlLoader.yaml_constructors = {
     **{_TAG + name: yaml.SafeLoader.yaml_constructors[_TAG + name] for name in _KEPT_TAGS},
-    _TAG + "float": _Loader.construct_number,
+    _TAG + "float": YamlLoader.construct_number,
     _TAG + "binary": lambda loader, node: loader.construct_yaml_binary(node).decode(errors="replace"),
     None: lambda loader, node: getattr(loader, f"construct_{node.id}")(node),
 }

@@ -18,17 +18,10 @@ from typing import Any, TypeVar
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from rolecall.kube.bodies import YamlLoader
 from rolecall.runner.config.watch_keys import Key, describe_value
 
 _TAG = "tag:yaml.org,2002:"
-_NUMBER_STARTS = list("-+.0123456789")
-_INTEGER = re.compile(r"^[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
-_FLOAT = re.compile(
-    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-)
-_INTEGRAL_BELOW = 1e21
-"""From this value on, Go writes floats without a fraction with an exponent."""
-
 T = TypeVar("T")
 
 # In this order: ${…}, an unterminated ${, $NAME, one of the shell's special one-character names.
@@ -45,15 +38,8 @@ class LocatedMapping(dict[str, Any]):
         self.duplicates: list[tuple[str, int, int]] = []
 
 
-class _Loader(yaml.SafeLoader):
-    """A ``SafeLoader`` with the differences above. Values constructed in one step can't contain themselves."""
-
-    bool_values = yaml.SafeLoader.bool_values | {"y": True, "n": False}
-
-    def construct_float(self, node: ScalarNode) -> int | float:
-        """Return a number; a float without a fraction is an integer, as in JSON written by Go."""
-        number: float = self.construct_yaml_float(node)
-        return int(number) if number.is_integer() and abs(number) < _INTEGRAL_BELOW else number
+class _Loader(YamlLoader):
+    """Loads mappings with their lines. Values constructed in one step can't contain themselves."""
 
     def construct_list(self, node: SequenceNode) -> list[Any]:
         """Return a list."""
@@ -77,14 +63,11 @@ class _Loader(yaml.SafeLoader):
             found.lines[name] = key.start_mark.line + 1
         return found
 
-    def construct_untagged(self, _suffix: str, node: Node) -> Any:
+    def construct_untagged(self, node: Node) -> Any:
         """Return the value of a node with an unknown tag as if it had no tag."""
         if isinstance(node, ScalarNode):
             return self.construct_scalar(node)
-        if isinstance(node, SequenceNode):
-            return self.construct_sequence(node, deep=True)
-        plain = MappingNode(f"{_TAG}map", node.value, node.start_mark, node.end_mark)
-        return self.construct_object(plain, deep=True)
+        return self.construct_list(node) if isinstance(node, SequenceNode) else self.construct_located(node)
 
     def _key(self, node: Node) -> str:
         if not isinstance(node, ScalarNode):
@@ -95,17 +78,9 @@ class _Loader(yaml.SafeLoader):
         return str(node.value) if isinstance(value, bool | str | None) else str(value)
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag.removeprefix(_TAG) not in ("timestamp", "int", "float")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(f"{_TAG}int", _INTEGER, _NUMBER_STARTS)
-_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, _NUMBER_STARTS)
-_Loader.add_implicit_resolver(f"{_TAG}bool", re.compile(r"^[yYnN]$"), list("yYnN"))
-_Loader.add_constructor(f"{_TAG}float", _Loader.construct_float)
 _Loader.add_constructor(f"{_TAG}seq", _Loader.construct_list)
 _Loader.add_constructor(f"{_TAG}map", _Loader.construct_located)
-_Loader.add_multi_constructor("!", _Loader.construct_untagged)
+_Loader.add_constructor(None, _Loader.construct_untagged)
 
 
 def first_document(text: str) -> Any:
