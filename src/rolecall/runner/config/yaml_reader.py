@@ -63,7 +63,7 @@ class _Loader(YamlLoader):
             found.lines[name] = key.start_mark.line + 1
         return found
 
-    def construct_untagged(self, node: Node) -> Any:
+    def construct_untagged(self, node: ScalarNode | SequenceNode | MappingNode) -> Any:
         """Return the value of a node with an unknown tag as if it had no tag."""
         if isinstance(node, ScalarNode):
             return self.construct_scalar(node)
