@@ -82,6 +82,18 @@ CASES: Final[Mapping[str, Case]] = {
         finding="keeps",
         remedy="apply: true",
     ),
+    "shared": Case(
+        _config_map("settings", "{extra: 'on'}", end="  when: extra | default(false)\n")
+        + _config_map("settings", '{size: "size {{ size | default(1) }}"}').replace("Write settings", "Write the size"),
+        {
+            "{extra: 'on'}": '{extra: "extra {{ extra | default(false) }}"}',
+            "  when: extra | default(false)\n": "",
+        },
+        "Write settings",
+        Rule.FRESH,
+        {"extra": False, "size": 3},
+        finding="data.extra keeps on",
+    ),
     "once": Case(
         """
 - name: Look for the settings

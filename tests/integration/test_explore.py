@@ -7,8 +7,8 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,12 @@ import yaml
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.runs.process import ProcessRunner
-from rolecall.runner.warm.starter import starter_for
-from rolecall.system.processes import reap_children
 from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.explore import explorer as explorer_module
-from rolecall.workbench.explore.explored_object import SourceWithout
-from rolecall.workbench.explore.explorer import Explorer, ExploreRequest, opened_explorer
 from rolecall.workbench.explore.results import Example, Exploration, Row, Verdict
 from rolecall.workbench.explore.rules import Rule
-from rolecall.workbench.plan.planner import Target, Targets
 from tests.integration.crash_tests import Command, project_of, use_sandbox_of
+from tests.integration.explorations import explorer_of
 from tests.integration.explore_cases import CASES, Case
 from tests.integration.operators import PROJECT
 from tests.integration.planned import COMMON, NAMES, Project, primary
@@ -39,7 +34,6 @@ from tests.support.things import KINDS
 __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
 PLAIN, FINAL, SHOP, FIXED, CHANCE = KINDS[:5]
-SEED = 4711
 FIRST = int(os.environ.get("ROLECALL_FIRST_SEED", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("ROLECALL_EXPLORED_ROLES", "2")))
 RULES = {Rule.FRESH: (Rule.FRESH, Rule.RETURN), Rule.RETURN: (Rule.FRESH, Rule.RETURN)}
@@ -141,6 +135,10 @@ SHARED = Shared(
         "roles/plain/tasks/controlled.yml": CONTROLLED + AVAILABLE,
         "roles/plain/tasks/controlled-corrected.yml": CONTROLLED + REMOVED_WORKERS + AVAILABLE,
         "roles/plain/tasks/renamed.yml": RENAMED,
+        "roles/plain/tasks/gated.yml": (
+            "- name: Share if this is wanted\n  when: shares | default(false)\n  block:\n"
+            + textwrap.indent(CASES["divided"].tasks, "    ")
+        ),
         "roles/plain/tasks/asserted.yml": (
             "- name: Check the size\n  ansible.builtin.assert: {that: size | default(1) > 0}\n"
         )
@@ -154,35 +152,6 @@ def project(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Ite
     """Yield the project of ``SHARED`` for a namespace of this file, which has no objects."""
     with project_of(SHARED, tmp_path_factory.mktemp("explored"), clusters) as found:
         yield found
-
-
-@asynccontextmanager
-async def explorer_of(project: Project, clusters: Clusters, obj: RawObject, **asked: Any) -> AsyncIterator[Explorer]:
-    """Yield the explorer of an object that does not exist yet; it gets the project's namespace."""
-    gvk, name = GVK.of_object(obj), obj["metadata"]["name"]
-    with project.entered():
-        controllers, others = asked.pop("follows_controllers", False), asked.pop("others", ())
-        plan = project.request(clusters.reader, kind=gvk.kind, name=name, follows_controllers=controllers)
-        request = ExploreRequest(plan, project.directory / "explore" / name, SEED, **{"minutes": 10.0, **asked})
-        [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
-        for each in (obj, *others):
-            each["metadata"]["namespace"] = project.namespace
-        targets = Targets((Target(watch, ObjectKey(project.namespace, name), obj),), others=tuple(others))
-        async with (
-            clusters.opened(project.namespace, is_new=False) as (_, sandbox),
-            await Client.connect(str(clusters.reader)) as cluster,
-        ):
-            reap_children()
-            try:
-                async with (
-                    starter_for(plan.watches, warm=plan.settings.warm) as starter,
-                    opened_explorer(
-                        request, sandbox, SourceWithout(cluster), ProcessRunner(starter), targets
-                    ) as explorer,
-                ):
-                    yield explorer
-            finally:
-                await sandbox.forget()
 
 
 async def explored(
@@ -234,6 +203,13 @@ async def test_spec_that_a_task_rejects_on_purpose_is_rejected_late(project: Pro
     assert (found.findings, found.exit_code) == ([], ExitCode.SAME)
     assert {each.fields for each in late} == {("size",)}
     assert "minimum: 1 for size" in late[0].message
+
+
+async def test_option_that_an_edit_switches_off_does_not_hide_the_fault_of_another_one(
+    project: Project, clusters: Clusters
+) -> None:
+    found = await explored(project, clusters, "gated", {"shares": True, "size": 3}, edits=3)
+    assert Rule.VALID in {each.symptom.rule for each in found.findings}, found.rows
 
 
 async def test_exploration_is_incomplete_if_a_role_uses_the_result_of_a_command(

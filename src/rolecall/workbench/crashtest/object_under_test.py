@@ -41,7 +41,7 @@ UNINTERRUPTED_LIMITS: Final = Limits(seconds=600.0, wait_seconds=120.0)
 _MORE_ROUNDS: Final = 4
 """The rounds within which an uninterrupted role must stop changing something; otherwise it never does."""
 
-_OF_GARBAGE_COLLECTOR: Final = frozenset({"foregroundDeletion", "orphan"})
+OF_GARBAGE_COLLECTOR: Final = frozenset({"foregroundDeletion", "orphan"})
 _MAX_RECORD_BYTES: Final = 1 << 30
 
 
@@ -269,7 +269,7 @@ async def end_state(context: PlanContext, log: WriteLog, others: Iterable[Object
 async def _is_gone(context: PlanContext, obj: RawObject) -> bool:
     """Return whether an object exists only until the garbage collector or the end of its grace period."""
     finalizers = set(metadata_of(obj).get("finalizers") or ())
-    if is_being_deleted(obj) and finalizers <= _OF_GARBAGE_COLLECTOR:
+    if is_being_deleted(obj) and finalizers <= OF_GARBAGE_COLLECTOR:
         return True
     owners = owner_references_of(obj)
     return bool(owners) and not any([await _exists(context, each, obj) for each in owners])

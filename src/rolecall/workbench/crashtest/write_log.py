@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from rolecall.kube.bodies import decode_object
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
@@ -27,7 +28,8 @@ _request: ContextVar[ProxiedRequest | None] = ContextVar("request", default=None
 class Write:
     """A write that changed something: its request, the name of a created object, and the task that sent it.
 
-    A generated name ends with ``*``. ``origin`` is None for a write of the operator.
+    A generated name ends with ``*``. For a write of the operator, ``origin`` and ``ident`` are None; ``ident`` is the
+    object that was written otherwise, and ``sent`` the content of the request.
     """
 
     method: str
@@ -35,6 +37,8 @@ class Write:
     name: str = ""
     origin: RequestOrigin | None = None
     task: TaskName = field(default_factory=lambda: TaskName(OPERATOR))
+    ident: ObjectId | None = None
+    sent: RawObject = field(default_factory=dict, hash=False)
 
     @property
     def request(self) -> str:
@@ -114,7 +118,8 @@ class WriteLog(OwnWrites):
         is_created = info.verb == "create" and not info.subresource
         prefix = metadata.get("generateName") if is_created else ""
         name = f"{prefix}*" if prefix else str(metadata.get("name") or "") if is_created else ""
-        self._number(Write(proxied.method, proxied.path, name, proxied.origin))
+        sent = decode_object(proxied.body, proxied.content_type) or {}
+        self._number(Write(proxied.method, proxied.path, name, proxied.origin, ident=ident, sent=sent))
 
     def _number(self, write: Write) -> None:
         self.writes.append(write)

@@ -38,7 +38,7 @@ REMOVED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new value at a path of the spec, or ``REMOVED``."""
+    """A new value of a field of the spec, or ``REMOVED``."""
 
     path: Path
     value: Any
@@ -48,14 +48,10 @@ class Change:
         parent: Any = spec
         for key in self.path[:-1]:
             parent = _child(parent, key)
-        last = self.path[-1]
-        if isinstance(parent, dict) and isinstance(last, str):
-            if self.value is REMOVED:
-                parent.pop(last, None)
-            else:
-                parent[last] = copy.deepcopy(self.value)
-        elif isinstance(parent, list) and isinstance(last, int) and last <= len(parent):
-            parent[last : last + 1] = [] if self.value is REMOVED else [copy.deepcopy(self.value)]
+        if isinstance(parent, dict) and self.value is REMOVED:
+            parent.pop(self.path[-1], None)
+        elif isinstance(parent, dict):
+            parent[self.path[-1]] = copy.deepcopy(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +67,6 @@ class Edit:
         for each in self.changes:
             each.apply(edited)
         return edited
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The paths that it changes, without indexes."""
-        return tuple(dict.fromkeys(field_of(each.path) for each in self.changes))
 
 
 def _child(parent: Any, key: str | int) -> Any:
@@ -101,14 +92,12 @@ def edits_of(schema: Schema, spec: Spec, used: frozenset[str] = frozenset(), onl
     edited. With ``only`` the edits are those of this field and the fields below it, and ``used`` doesn't count.
     """
     schema = schema if schema.get("properties") else {**schema, **schema_of(dict(spec))}
-    found = [
-        Edit(kind, (Change(path, value),))
-        for kind, path, value in _of_fields(schema, spec, ())
-        if (is_below(field_of(path), only) if only else not _is_used(_value_at(spec, path), used))
-    ]
-    unique = {json.dumps([each.kind, *map(_change_to_json, each.changes)], sort_keys=True): each for each in found}
-    effective = [each for each in unique.values() if each.apply(spec) != spec]
-    return sorted(effective, key=lambda each: ORDER.index(each.kind))
+    found: dict[str, Edit] = {}
+    for kind, path, value in _of_fields(schema, spec, (), frozenset() if only else used):
+        edit = Edit(kind, (Change(path, value),))
+        if (not only or is_below(field_of(path), only)) and edit.apply(spec) != spec:
+            found[repr(edit)] = edit
+    return sorted(found.values(), key=lambda each: ORDER.index(each.kind))
 
 
 def pairs_of(edits: Sequence[Edit], reads: Sequence[frozenset[str]]) -> list[Edit]:
@@ -125,20 +114,11 @@ def _is_used(value: Any, used: frozenset[str]) -> bool:
     return isinstance(value, str) and (value in used or (is_long and any(value in text for text in used)))
 
 
-def _value_at(spec: Any, path: Path) -> Any:
-    for key in path:
-        is_there = key in spec if isinstance(spec, dict) else isinstance(spec, list) and 0 <= int(key) < len(spec)
-        if not is_there:
-            return None
-        spec = spec[key]
-    return spec
-
-
 _Found = tuple[str, Path, Any]
 """The kind of an edit, the path, and the new value."""
 
 
-def _of_fields(schema: Schema, value: Mapping[str, Any], path: Path) -> Iterator[_Found]:
+def _of_fields(schema: Schema, value: Mapping[str, Any], path: Path, used: frozenset[str]) -> Iterator[_Found]:
     """Yield the edits of the fields of an object."""
     fields: dict[str, Schema] = dict(schema.get("properties") or {})
     items = schema.get("additionalProperties")
@@ -149,15 +129,17 @@ def _of_fields(schema: Schema, value: Mapping[str, Any], path: Path) -> Iterator
         if name not in value:
             yield from (("absent", here, sample) for sample in samples_of(inner))
             continue
+        if _is_used(value[name], used):
+            continue
         if name not in required:
             yield "map" if name in rest else "absent", here, REMOVED
-        yield from _of_value(inner, value[name], here)
+        yield from _of_value(inner, value[name], here, used)
     if not fields and len(path) < _MAX_DEPTH and (rest or isinstance(items, dict)):
         sample = items if isinstance(items, dict) else next(iter(rest.values()))
         yield from (("map", (*path, _SAMPLE), each) for each in samples_of(sample))
 
 
-def _of_value(schema: Schema, value: Any, path: Path) -> Iterator[_Found]:
+def _of_value(schema: Schema, value: Any, path: Path, used: frozenset[str]) -> Iterator[_Found]:
     if schema.get("enum"):
         yield from (("enum", path, each) for each in schema["enum"] if each != value)
     elif isinstance(value, bool):
@@ -167,10 +149,10 @@ def _of_value(schema: Schema, value: Any, path: Path) -> Iterator[_Found]:
     elif isinstance(value, str):
         yield from (("string", path, each) for each in ODD_STRINGS if each != value)
     elif isinstance(value, list):
-        yield from _of_list(schema, value, path)
+        yield from _of_list(schema, value, path, used)
     elif isinstance(value, dict) and len(path) < _MAX_DEPTH:
         is_described = schema.get("properties") or isinstance(schema.get("additionalProperties"), dict)
-        yield from _of_fields(schema if is_described else {**schema_of(value), **schema}, value, path)
+        yield from _of_fields(schema if is_described else {**schema_of(value), **schema}, value, path, used)
 
 
 def _numbers(schema: Schema, value: float) -> Iterator[float]:
@@ -182,7 +164,7 @@ def _numbers(schema: Schema, value: float) -> Iterator[float]:
             yield each
 
 
-def _of_list(schema: Schema, value: list[Any], path: Path) -> Iterator[_Found]:
+def _of_list(schema: Schema, value: list[Any], path: Path, used: frozenset[str]) -> Iterator[_Found]:
     """Yield a list without its last, its first, and its middle item, without any, and with another one."""
     items = schema.get("items") or (schema_of(value[0]) if value else {})
     for index in dict.fromkeys((len(value) - 1, 0, len(value) // 2)) if value else ():
@@ -190,7 +172,7 @@ def _of_list(schema: Schema, value: list[Any], path: Path) -> Iterator[_Found]:
     yield "list", path, []
     yield from (("list", path, [*value, each]) for each in samples_of(items, value[0] if value else None))
     if value and isinstance(value[0], dict):
-        yield from _of_fields({**schema_of(value[0]), **items}, value[0], (*path, 0))
+        yield from _of_fields({**schema_of(value[0]), **items}, value[0], (*path, 0), used)
 
 
 def samples_of(schema: Schema, like: Any = None) -> list[Any]:
@@ -253,7 +235,3 @@ def changed_values(before: Spec, after: Spec) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     text = _ABSENT if value is REMOVED else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
-def _change_to_json(change: Change) -> Any:
-    return [list(change.path), _ABSENT if change.value is REMOVED else [change.value]]

@@ -5,11 +5,10 @@ that, and restored after it.
 """
 
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -19,30 +18,33 @@ from rolecall.kube.errors import ApiError
 from rolecall.kube.metadata import is_being_deleted, metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import Owner, ownership_of
-from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.workbench.comparison.end_states import EndState, ObjectId
 from rolecall.workbench.comparison.reports import TaskName
+from rolecall.workbench.comparison.variables import leaves
 from rolecall.workbench.crashtest.object_under_test import end_state
 from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome, SettleResult, SimulatedOperator, stored
-from rolecall.workbench.crashtest.write_log import Write, WriteLog
-from rolecall.workbench.explore.edits import Schema, Spec
+from rolecall.workbench.crashtest.write_log import WriteLog
+from rolecall.workbench.explore.edits import Schema, Spec, field_of
 from rolecall.workbench.explore.instant_controllers import InstantControllers
 from rolecall.workbench.explore.rules import REJECTING, Settled, normal
 from rolecall.workbench.plan.planner import Target
 from rolecall.workbench.plan.reconciles import PlanContext
 from rolecall.workbench.plan.sandbox import Sandbox, SandboxState
 from rolecall.workbench.plan.sandbox_sources import RememberingSource
+from rolecall.workbench.yaml_files import below
 
 LIMITS: Final = Limits(seconds=120.0, wait_seconds=10.0)
 _REJECTIONS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 _MAX_ROUNDS: Final = 12
-_KEPT_METADATA: Final = ("labels", "annotations")
 _NOTES: Final = ("rolecall.dev/", "kubectl.kubernetes.io/last-applied")
 
 
-Captured = tuple[SandboxState, dict[ObjectId, None], dict[ObjectId, TaskName]]
-"""A state of the sandbox, with the objects in it that runs have written, and the last task that wrote each."""
+Writers = dict[tuple[ObjectId, str], TaskName]
+"""The last task that wrote an object, for the empty path, and a field, for its path without indexes."""
+
+Captured = tuple[SandboxState, dict[ObjectId, None], Writers]
+"""A state of the sandbox, with the objects in it that runs have written, and the tasks that did."""
 
 
 @dataclass(slots=True)
@@ -68,15 +70,12 @@ class SourceWithout(RememberingSource):
         for definition in await self.definitions(gvk.group):
             for version in definition["spec"]["versions"]:
                 if (definition["spec"]["names"]["kind"], version["name"]) == (gvk.kind, gvk.version):
-                    root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-                    return dict((root.get("properties") or {}).get("spec") or {})
+                    return below(version, "schema", "openAPIV3Schema", "properties", "spec")
         return {}
 
     def _is_left_out(self, resource: ApiResource, obj: RawObject) -> bool:
-        owner = self.owner
-        if owner is None:
-            return False
-        return owner.refers_to(resource.gvk, ObjectKey.of_object(obj)) or ownership_of(obj, owner) is not None
+        owner, key = self.owner, ObjectKey.of_object(obj)
+        return owner is not None and (owner.refers_to(resource.gvk, key) or ownership_of(obj, owner) is not None)
 
 
 @dataclass(slots=True)
@@ -103,19 +102,12 @@ class ExploredObject:
     made: set[ObjectId] = field(default_factory=set)
     """Those that exist neither in the cluster nor in the file."""
 
-    writers: dict[ObjectId, TaskName] = field(default_factory=dict)
-    """The last task that wrote an object."""
-
+    writers: Writers = field(default_factory=dict)
     prunes: bool = False
     """Whether the role has reached the task that prunes."""
 
     withheld: dict[TaskName, None] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
-
-    @property
-    def title(self) -> str:
-        """The kind and the key."""
-        return f"{self.target.watch.gvk.kind} {self.target.key}"
 
     @property
     def ident(self) -> ObjectId:
@@ -126,7 +118,7 @@ class ExploredObject:
     @property
     def origins(self) -> set[tuple[str, str, TaskName | None]]:
         """The resources of the objects that runs have made, with the tasks that wrote them last."""
-        return {(ident.group, ident.plural, self.writers.get(ident)) for ident in self.made}
+        return {(ident.group, ident.plural, self.writers.get((ident, ""))) for ident in self.made}
 
     async def capture(self) -> Captured:
         """Return the current state. Raises SourceError."""
@@ -179,9 +171,7 @@ class ExploredObject:
     async def delete(self) -> Settled:
         """Delete the object, and settle what follows. Raises KubeError."""
         await self.context.client.delete(self.target.watch.gvk, self.target.key)
-        settled = await self.settle()
-        await self._collect_garbage()
-        return replace(settled, end=await self._end())
+        return await self.settle()
 
     async def settle(self, *, max_runs: int = _MAX_ROUNDS) -> Settled:
         """Work as an operator until no run is due, and nothing changes if that is expected. Raises KubeError."""
@@ -197,9 +187,10 @@ class ExploredObject:
         self.prunes |= any(each.ending.run.prune is not None for each in records)
         self.withheld |= operator.reconciles.withheld
         await self._note(log)
-        if not all(log.objects.values()):
+        if not all(log.objects.values()) or await stored(self.context, self.ident) is None:
             await self._collect_garbage()
-        failed, is_rejected = _failed_task(records) if is_stuck else (None, False)
+        failed, is_rejected = _failed_task(records[-1]) if is_stuck and records else (None, False)
+        writers = [each.task for each in log.writes if each.origin is not None]
         end = await self._end()
         self.known = {ident: None for ident in self.known if ident in end or ident not in self.made}
         return Settled(
@@ -209,19 +200,16 @@ class ExploredObject:
             failure=(result.message or "the run failed") if is_stuck else "",
             failed=failed,
             is_rejected=is_rejected,
-            noisy=_last_writer(log.writes) if result.outcome is Outcome.ENDLESS else None,
+            noisy=writers[-1] if result.outcome is Outcome.ENDLESS and writers else None,
             stopped_at=operator.reconciles.stopped_at,
         )
 
     async def _note(self, log: WriteLog) -> None:
         """Note the objects that runs have written, and the tasks that did."""
-        for write in (each for each in log.writes if each.origin is not None and each.method != "DELETE"):
-            info = parse(write.method, write.target)
-            family = info.group, info.resource, info.namespace
-            for ident in (each for each in log.objects if (each.group, each.plural, each.key.namespace) == family):
-                is_new = ident not in self.known and fnmatchcase(ident.key.name, write.name)
-                if is_new or ident.key.name in (info.name, write.name):
-                    self.writers[ident] = write.task
+        for write in log.writes:
+            if write.ident is not None and write.method != "DELETE":
+                paths = ((), *(path for path, _ in leaves(write.sent, frozenset())))
+                self.writers |= dict.fromkeys(((write.ident, field_of(path)) for path in paths), write.task)
         new = [ident for ident in log.objects if ident not in self.known and not ident.is_event]
         self.known |= dict.fromkeys(new)
         for ident in new:
@@ -253,14 +241,11 @@ class ExploredObject:
     async def _remove(self, ident: ObjectId) -> bool:
         """Remove an object that the garbage collector would remove; return whether it existed."""
         found = await stored(self.context, ident)
-        if found is None:
-            return False
-        gvk, obj = found
-        if is_being_deleted(obj):
-            await self.context.client.patch(gvk, ident.key, {"metadata": {"finalizers": None}})
-        else:
-            await self.context.client.delete(gvk, ident.key)
-        return True
+        if found and is_being_deleted(found[1]):
+            await self.context.client.patch(found[0], ident.key, {"metadata": {"finalizers": None}})
+        elif found:
+            await self.context.client.delete(found[0], ident.key)
+        return found is not None
 
     def _new_log(self) -> WriteLog:
         return WriteLog(resource=self.resource, primary=self.with_spec({}))
@@ -269,21 +254,15 @@ class ExploredObject:
 def manifest_of(obj: RawObject, key: ObjectKey) -> RawObject:
     """Return an object as its author would write it: without status and what others have added to its metadata."""
     metadata: dict[str, Any] = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
-    for name in _KEPT_METADATA:
+    for name in ("labels", "annotations"):
         given = metadata_of(obj).get(name) or {}
         if kept := {each: value for each, value in given.items() if not each.startswith(_NOTES)}:
             metadata[name] = kept
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": obj.get("spec") or {}}
 
 
-def _failed_task(records: Sequence[RunRecord]) -> tuple[TaskName | None, bool]:
-    """Return the task that failed in the last run, and whether it rejects a spec on purpose."""
-    wanted = {each.task_id for each in records[-1].ending.run.failures} if records else set()
-    for task in records[-1].tasks.values() if records else ():
-        if task.ident in wanted:
-            return TaskName(task.name, task.path, task.is_hidden), task.action in REJECTING
-    return None, False
-
-
-def _last_writer(writes: Iterable[Write]) -> TaskName | None:
-    return next((each.task for each in reversed(list(writes)) if each.origin is not None), None)
+def _failed_task(record: RunRecord) -> tuple[TaskName | None, bool]:
+    """Return the task that failed in a run, and whether it rejects a spec on purpose."""
+    wanted = {each.task_id for each in record.ending.run.failures}
+    task = next((each for each in record.tasks.values() if each.ident in wanted), None)
+    return (TaskName(task.name, task.path, task.is_hidden), task.action in REJECTING) if task else (None, False)

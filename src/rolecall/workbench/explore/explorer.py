@@ -90,7 +90,7 @@ async def opened_explorer(
     [target] = targets.single
     plan = request.plan
     if not plan.follows_controllers:
-        sandbox = replace(sandbox, controllers=InstantControllers(sandbox.plane, client=sandbox.client))
+        sandbox = replace(sandbox, controllers=InstantControllers(plane=sandbox.plane, client=sandbox.client))
     importer = sandbox.importer(source)
     async with plan_context(plan.settings, importer, runner, runs_commands=plan.runs_commands) as context:
         resource = await importer.resource_of(target.watch.gvk)
@@ -104,7 +104,7 @@ async def opened_explorer(
         empty = await sandbox.capture(importer)
         given = frozenset((GVK.of_object(each), ObjectKey.of_object(each)) for each in targets.others)
         explored = ExploredObject(sandbox, context, target, resource, manifest, empty, given)
-        found = Exploration(explored.title, request.seed)
+        found = Exploration(f"{target.watch.gvk.kind} {target.key}", request.seed)
         yield Explorer(request, explored, await source.schema(target.watch.gvk), found, (empty, {}, {}))
 
 
@@ -135,7 +135,7 @@ class Explorer:
         """Explore until the limits are reached, or until the task is cancelled. Raises KubeError, PlanError."""
         clock = time.monotonic()
         try:
-            report(f"Creating {self.tested.title} twice")
+            report(f"Creating {self.found.title} twice")
             if await self._start_from_first_spec(on_row):
                 example = self.request.example
                 await (self._replay(example, report, on_row) if example else self._walk(report, on_row))
@@ -158,16 +158,15 @@ class Explorer:
             self.found.stopped_at = self._show(first.stopped_at)
             return False
         if first.failure:
-            raise PlanError(f"the role of {tested.title} fails without an edit: {self._show(first.failure)}")
+            raise PlanError(f"the role of {self.found.title} fails without an edit: {self._show(first.failure)}")
         if noise := rules.noise_of(first):
             first = await self._leave_out_noise(noise, on_row)
         current = await tested.context.client.get(tested.target.watch.gvk, tested.target.key)
         self._start = dict(current.get("spec") or {})
-        self._fresh[self._key(self._start)] = [first]
         self.started = await tested.capture()
         once = await tested.create(self._start, max_runs=1)
         self._needs_one_run = self._is_same(once, first)
-        self._fresh[self._key(self._start)] += [once] if self._needs_one_run else []
+        self._fresh[self._key(self._start)] = [first, once] if self._needs_one_run else [first]
         await self._fresh_of(self._start, 1)
         await self.tested.restore(self.started)
         if symptoms := await self._symptoms_of_deletion():
@@ -181,7 +180,9 @@ class Explorer:
         tested.expects_quiet = False
         idle = await tested.create(spec)
         later = await tested.settle()
-        self._ignored = frozenset(map(rules.place_of, rules.differences(idle, idle, later, frozenset(), self._show)))
+        self._ignored = frozenset(
+            map(rules.noise_place_of, rules.differences(idle, idle, later, frozenset(), self._show))
+        )
         return await tested.create(spec)
 
     async def _walk(self, report: Report, on_row: OnRow) -> None:
@@ -190,7 +191,7 @@ class Explorer:
         edits = await self._edits()
         if not edits:
             only = f" of {request.only}" if request.only else ""
-            raise PlanError(f"{self.tested.title}: there is nothing to edit{only}: its schema has no such fields")
+            raise PlanError(f"{self.found.title}: there is nothing to edit{only}: its schema has no such fields")
         ends = time.monotonic() + request.minutes * 60 if request.minutes else float("inf")
         again = dice.sample(edits, len(edits))
         rest: list[Edit] = [*edits, *again][::-1]
@@ -202,9 +203,11 @@ class Explorer:
             if has_failed and edit is None:  # even the earlier spec fails now
                 await self.tested.restore(self.started)
                 history, current, has_failed = [], self._start, False
-            is_return = history != [] and current != self._start and (has_failed or dice.random() < _SHARE_OF_RETURNS)
+            # What is switched off hides the effects of the edits that follow.
+            goes_back = has_failed or (edit is not None and edit.changes[0].value is False)
+            is_return = history != [] and current != self._start and (goes_back or dice.random() < _SHARE_OF_RETURNS)
             edit = None if is_return else rest.pop()
-            wanted = edit.apply(current) if edit else self._earlier(history, dice, has_failed=has_failed)
+            wanted = edit.apply(current) if edit else self._earlier(history, dice, goes_back=goes_back)
             spec = await self.tested.accepted(wanted)
             if spec is None:
                 self.found.rejected += 1
@@ -214,9 +217,9 @@ class Explorer:
                 await self._step(current, spec, edit, tuple(history), on_row)
                 current = spec
 
-    def _earlier(self, history: Sequence[Spec], dice: random.Random, *, has_failed: bool) -> Spec:
-        """Return the spec before the last one if that has failed, otherwise S0 or one of the last specs."""
-        if has_failed:
+    def _earlier(self, history: Sequence[Spec], dice: random.Random, *, goes_back: bool) -> Spec:
+        """Return the spec before the last one if the walk goes back to it, otherwise S0 or one of the last specs."""
+        if goes_back:
             return history[-2] if len(history) > 1 else self._start
         others = [each for each in history[-6:-1] if each != history[-1]]
         return dice.choice([self._start, *others])
@@ -281,9 +284,12 @@ class Explorer:
             found = rules.differences(fresh, await self._fresh_of(spec, 1), walked, self._ignored, self._show)
         others = [each for each in found if not rules.is_kept(each)]
         self.found.kept += len(found) - len(others)
-        ends, writers, prunes = {**fresh.end, **walked.end}, self.tested.writers, self.tested.prunes
-        titles = {each.title: writers[ident] for ident, each in ends.items() if ident in writers}
-        return [*([noise] if noise else []), *(rules.symptom_of(each, rule, titles, prunes=prunes) for each in others)]
+        ends = {**fresh.end, **walked.end}
+        writers = {
+            (ends[ident].title, path): task for (ident, path), task in self.tested.writers.items() if ident in ends
+        }
+        symptoms = [rules.symptom_of(each, rule, writers, prunes=self.tested.prunes) for each in others]
+        return [*([noise] if noise else []), *symptoms]
 
     async def _symptoms_of_deletion(self) -> list[Symptom]:
         """Return what remains if the object is deleted now; it exists afterward."""
@@ -291,7 +297,9 @@ class Explorer:
         self._made = len(tested.origins)
         async with tested.aside():
             deleted = await tested.delete()
-            return rules.deletion_of(deleted, tested.ident, {each: tested.writers.get(each) for each in tested.made})
+            return rules.deletion_of(
+                deleted, tested.ident, {each: tested.writers.get((each, "")) for each in tested.made}
+            )
 
     async def _fresh_of(self, spec: Spec, number: int = 0, walked: Settled | None = None) -> Settled:
         """Return one of several fresh objects with a spec, by its number; afterward, the sandbox is as before.

@@ -13,6 +13,7 @@ from rolecall.kube.errors import ConflictError, NotFoundError
 from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.comparison.end_states import ObjectId
+from rolecall.workbench.crashtest.object_under_test import OF_GARBAGE_COLLECTOR
 from rolecall.workbench.crashtest.write_log import WriteLog
 from rolecall.workbench.plan.sandbox_import import Controllers
 
@@ -22,26 +23,25 @@ _TIME: Final = "2000-01-01T00:00:00Z"
 _REPLICATED: Final = frozenset({"deployments", "replicasets", "statefulsets", "replicationcontrollers"})
 _WORKLOADS: Final = _REPLICATED | {"daemonsets", "pods", "jobs", "persistentvolumeclaims"}
 _GROUPS: Final = frozenset({"", "apps", "batch"})
-_OF_GARBAGE_COLLECTOR: Final = frozenset({"foregroundDeletion", "orphan"})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class InstantControllers(Controllers):
     """Makes the workloads in ``log`` ready; ``client`` is the administrator of the sandbox."""
 
-    client: Client | None = None
+    client: Client
     log: WriteLog | None = None
     _done: dict[ObjectId, str] = field(default_factory=dict)
 
     async def need(self) -> None:
         """Give each namespace the service account without which it can't have pods."""
-        if (client := self.client) is not None:
-            names = {ObjectKey.of_object(each).name async for page, _ in client.list_pages(_NAMESPACE) for each in page}
-            accounts = [ObjectKey.of_object(each) async for page, _ in client.list_pages(_ACCOUNT) for each in page]
-            for name in names - {each.namespace for each in accounts if each.name == "default"}:
-                metadata = {"name": "default", "namespace": name}
-                with suppress(ConflictError, NotFoundError):  # another request created it, or removed the namespace
-                    await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        client = self.client
+        names = {ObjectKey.of_object(each).name async for page, _ in client.list_pages(_NAMESPACE) for each in page}
+        accounts = [ObjectKey.of_object(each) async for page, _ in client.list_pages(_ACCOUNT) for each in page]
+        for name in names - {each.namespace for each in accounts if each.name == "default"}:
+            metadata = {"name": "default", "namespace": name}
+            with suppress(ConflictError, NotFoundError):  # another request created it, or removed the namespace
+                await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
     async def before_read(self, path: str) -> None:
         """Make workloads ready before a run reads anything."""
@@ -50,14 +50,12 @@ class InstantControllers(Controllers):
 
     async def catch_up(self) -> None:
         """Make workloads ready, and let deletions end that wait for the garbage collector."""
-        log, client = self.log, self.client
-        if log is None or client is None:
-            return
-        for ident, version in ({log.primary_id: "its spec"} | log.objects).items():
-            resource = await client.resource_for_path(ident.group, ident.version, ident.plural)
+        written = {self.log.primary_id: "its spec"} | self.log.objects if self.log else {}
+        for ident, version in written.items():
+            resource = await self.client.resource_for_path(ident.group, ident.version, ident.plural)
             if version and self._done.get(ident) != version and resource:
                 self._done[ident] = version
-                await _catch_up(client, resource.gvk, ident)
+                await _catch_up(self.client, resource.gvk, ident)
 
     def follow(self, log: WriteLog) -> None:
         """Follow the writes of another log from now on."""
@@ -72,7 +70,7 @@ async def _catch_up(client: Client, gvk: GVK, ident: ObjectId) -> None:
     try:
         obj = await client.get(gvk, ident.key)
         finalizers = list(metadata_of(obj).get("finalizers") or ())
-        if is_being_deleted(obj) and finalizers and _OF_GARBAGE_COLLECTOR.issuperset(finalizers):
+        if is_being_deleted(obj) and finalizers and OF_GARBAGE_COLLECTOR.issuperset(finalizers):
             await client.patch(gvk, ident.key, {"metadata": {"finalizers": None}})
         elif ident.group in _GROUPS and ident.plural in _WORKLOADS and not is_being_deleted(obj):
             status = ready_status(ident.plural, obj)
@@ -84,8 +82,7 @@ async def _catch_up(client: Client, gvk: GVK, ident: ObjectId) -> None:
 
 def ready_status(plural: str, obj: RawObject) -> dict[str, Any]:
     """Return the status that a workload has when its controller and its pods are done."""
-    spec: dict[str, Any] = obj.get("spec") or {}
-    generation, count = generation_of(obj), int(spec.get("replicas", 1))
+    generation, count = generation_of(obj), int((obj.get("spec") or {}).get("replicas", 1))
     if plural in _REPLICATED:
         names = ["replicas", "readyReplicas", "availableReplicas"]
         names += ["updatedReplicas"] if plural in ("deployments", "statefulsets") else []

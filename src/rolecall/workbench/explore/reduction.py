@@ -35,11 +35,8 @@ def candidates(start: Spec, specs: Walk, edit: Edit | None) -> Iterator[Walk]:
         if each != last:
             yield each, last
             break
-    length = 3
-    while length < len(specs):
+    for length in (3, 6, 12, 24, 48, len(specs)):
         yield specs[-length:]
-        length *= 2
-    yield specs
 
 
 async def _reduced(walk: Walk, shows: Shows, tries: int) -> Walk:

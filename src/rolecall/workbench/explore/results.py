@@ -158,10 +158,11 @@ def summary_of(found: Exploration, directory: Path) -> Iterator[Line]:
 
 def document_of(found: Exploration) -> dict[str, Any]:
     """Return an exploration as a JSON document."""
-    head = {"format": FORMAT, "rolecall": version("rolecall"), "object": found.title, "seed": found.seed}
-    kept = {"rejectedByApiServer": found.rejected, "kept": found.kept, "stoppedAt": found.stopped_at}
     return {
-        **head,
+        "format": FORMAT,
+        "rolecall": version("rolecall"),
+        "object": found.title,
+        "seed": found.seed,
         "result": found.exit_code.result,
         "edits": [
             {"number": row.number, "edit": row.edit, "verdict": str(row.verdict), "message": row.message}
@@ -169,7 +170,9 @@ def document_of(found: Exploration) -> dict[str, Any]:
             for row in found.rows
         ],
         "findings": [_finding_to_json(each) for each in found.findings],
-        **kept,
+        "rejectedByApiServer": found.rejected,
+        "kept": found.kept,
+        "stoppedAt": found.stopped_at,
         "withheld": [task_to_json(task) for task in found.withheld],
         "notes": list(found.notes),
         "interrupted": found.was_interrupted,

@@ -108,16 +108,11 @@ def _normal(found: EndObject, *, is_primary: bool) -> EndObject:
         metadata["ownerReferences"] = [{k: v for k, v in each.items() if k != "uid"} for each in owners]
     content["metadata"] = metadata
     if isinstance(status, dict):
-        content["status"] = _normal_status(status, is_primary=is_primary)
+        content["status"] = {name: value for name, value in status.items() if name != "observedGeneration"}
+        if is_primary and isinstance(conditions := status.get("conditions"), list):
+            others = [each for each in conditions if each.get("type") not in _OPERATORS_CONDITIONS]
+            content["status"]["conditions"] = others
     return EndObject(found.gvk, found.key, content)
-
-
-def _normal_status(status: Mapping[str, Any], *, is_primary: bool) -> dict[str, Any]:
-    kept = {name: value for name, value in status.items() if name != "observedGeneration"}
-    conditions = kept.get("conditions")
-    if is_primary and isinstance(conditions, list):
-        kept["conditions"] = [each for each in conditions if each.get("type") not in _OPERATORS_CONDITIONS]
-    return kept
 
 
 def differences(
@@ -127,14 +122,18 @@ def differences(
 
     ``ignored`` are the places that every run changes. ``show`` hides secrets.
     """
-    of_again, of_walked = (
-        Clocks(
-            fresh.started, each.started, LEAST_TOLERANCE_SECONDS + each.age_seconds + max(fresh.seconds, each.seconds)
-        )
-        for each in (again, walked)
-    )
-    found = Baseline(fresh.end, again.end, of_again).differences(walked.end, of_walked, show)
-    return [each for each in found if place_of(each) not in ignored]
+
+    def clocks(each: Settled) -> Clocks:
+        tolerance = LEAST_TOLERANCE_SECONDS + each.age_seconds + max(fresh.seconds, each.seconds)
+        return Clocks(fresh.started, each.started, tolerance)
+
+    found = Baseline(fresh.end, again.end, clocks(again)).differences(walked.end, clocks(walked), show)
+    return [each for each in found if noise_place_of(each) not in ignored]
+
+
+def noise_place_of(found: Difference) -> str:
+    """Return the object and the path that differ, without indexes, or the kind of an object that is additional."""
+    return f"{found.subject} {_INDEX.sub('[]', found.path)}" if found.path else place_of(found)
 
 
 def place_of(found: Difference) -> str:
@@ -147,21 +146,22 @@ def is_kept(found: Difference) -> bool:
     return found.subject.partition(" ")[0] in KEPT_KINDS
 
 
-def symptom_of(found: Difference, rule: Rule, writers: Mapping[str, TaskName], *, prunes: bool) -> Symptom:
-    """Return a difference as a symptom; ``writers`` are the tasks that wrote the objects, by their titles."""
-    task = writers.get(found.subject)
-    if found.found == "additional":
-        remedy = "list its kind in the option kinds of rolecall.util.prune" if prunes else "prune it, or state: absent"
-        return Symptom(rule, task, place_of(found), f"{found.subject} remains", remedy)
-    if found.found == "missing":
-        remedy = "create it whenever the spec requires it, not only after a change of something else"
-        return Symptom(rule, task, place_of(found), f"{found.subject} is missing", remedy)
+def symptom_of(found: Difference, rule: Rule, writers: Mapping[tuple[str, str], TaskName], *, prunes: bool) -> Symptom:
+    """Return a difference as a symptom; ``writers`` are the tasks that wrote the objects and fields, by titles."""
+    path = _INDEX.sub("", found.path)
+    task = writers.get((found.subject, path)) or writers.get((found.subject, ""))
     where = f"{found.subject}: {_INDEX.sub('[]', found.path)}"
-    if not found.expected:
-        remedy = "apply: true (state: present merges)"
-        return Symptom(rule, task, place_of(found), f"{where} keeps {_short(found.found)}", remedy)
-    text = f"{where} is {_short(found.found) or 'absent'}, not {_short(found.expected)}"
-    remedy = "write the field in every run; apply: true, if it depends on the length of a list"
+    if found.found == "additional":
+        text = f"{found.subject} remains"
+        remedy = "list its kind in the option kinds of rolecall.util.prune" if prunes else "prune it, or state: absent"
+    elif found.found == "missing":
+        text = f"{found.subject} is missing"
+        remedy = "create it whenever the spec requires it, not only after a change of something else"
+    elif not found.expected:
+        text, remedy = f"{where} keeps {_short(found.found)}", "apply: true (state: present merges)"
+    else:
+        text = f"{where} is {_short(found.found) or 'absent'}, not {_short(found.expected)}"
+        remedy = "write the field in every run; apply: true, if it depends on the length of a list"
     return Symptom(rule, task, place_of(found), text, remedy)
 
 

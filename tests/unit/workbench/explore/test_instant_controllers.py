@@ -30,7 +30,7 @@ async def test_service_account_that_another_client_has_created_is_no_error() -> 
     cluster = StaleLists()
     metadata = {"name": "default", "namespace": "one"}
     await cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-    await InstantControllers(ControlPlane("unused"), client=cluster).need()
+    await InstantControllers(plane=ControlPlane("unused"), client=cluster).need()
     assert set(cluster.objects()) == {(ACCOUNT, ObjectKey(each, "default")) for each in ("one", "two")}
 
 

@@ -44,10 +44,23 @@ def settled(end: EndState, **given: Any) -> Settled:
 
 def test_additional_object_remains_and_names_its_task() -> None:
     found = symptom_of(
-        Difference("Secret default/tls", found="additional"), Rule.FRESH, {"Secret default/tls": TASK}, prunes=False
+        Difference("Secret default/tls", found="additional"),
+        Rule.FRESH,
+        {("Secret default/tls", ""): TASK},
+        prunes=False,
     )
     assert (found.task, found.text) == (TASK, "Secret default/tls remains")
     assert "state: absent" in found.remedy
+
+
+def test_difference_in_a_field_names_the_task_that_wrote_it_and_not_the_last_one_of_the_object() -> None:
+    other = TaskName("web : Write size", "/p/roles/web/tasks/main.yml:9")
+    writers = {("Pod a/b", ""): other, ("Pod a/b", "spec.containers.env.name"): TASK}
+    found, elsewhere = (
+        symptom_of(Difference("Pod a/b", path, "", "x"), Rule.FRESH, writers, prunes=False)
+        for path in ("spec.containers[1].env[0].name", "spec.nodeName")
+    )
+    assert (found.task, elsewhere.task) == (TASK, other)
 
 
 def test_remedy_of_a_role_that_prunes_is_the_option_kinds() -> None:
@@ -116,7 +129,16 @@ def test_values_that_differ_in_two_fresh_objects_are_no_difference() -> None:
     )
     found = differences(one, two, three, frozenset(), str)
     assert [each.path for each in found] == ["data.size"]
-    assert differences(one, two, three, frozenset({"ConfigMap data.size"}), str) == []
+    assert differences(one, two, three, frozenset({"ConfigMap default/configmap data.size"}), str) == []
+
+
+def test_what_every_run_changes_in_one_object_counts_in_another_one() -> None:
+    one, two = (
+        settled(end_of(("ConfigMap", {"data": {"size": size}}), ("Service", {"data": {"size": size}})))
+        for size in ("1", "2")
+    )
+    found = differences(one, one, two, frozenset({"ConfigMap default/configmap data.size"}), str)
+    assert [each.subject for each in found] == ["Service default/service"]
 
 
 def test_objects_that_roles_keep_are_kept() -> None:
