@@ -166,7 +166,7 @@ PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_
 RANDOM_ROLES ?= 100
 
 .PHONY: plan-proof
-plan-proof: setup ## Compare plans with runs, and crash tests with roles that end early: examples and RANDOM_ROLES random roles
+plan-proof: setup ## Compare plans with runs, crash tests with roles that end early, and explorations with planted faults: examples and RANDOM_ROLES random roles
 	table=$$(mktemp); \
 	ROLECALL_PROOF_TABLE=$$table ROLECALL_PLANNED_ROLES=$(RANDOM_ROLES) $(BIN)/pytest $(PROOFS) --timeout 3000 || failed=1; \
 	cat $$table; rm $$table; [ -z "$${failed:-}" ]
