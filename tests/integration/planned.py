@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from rolecall.cli.parsing import Parser, add_flags, ansible_defaults_for, settings_of
+from rolecall.cli.ansible_environment import ansible_defaults_for
+from rolecall.cli.parsing import Parser, add_flags, settings_of
 from rolecall.cli.plan import FLAGS
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError

@@ -1,11 +1,9 @@
-"""Parsing of the command line into settings, and of settings into Ansible's environment.
+"""Parsing of the command line into settings.
 
 Flags follow Cobra's rules: ``--flag=value`` and ``--flag value`` are the same for any value, a boolean takes its value
 only after ``=`` and is true without one, and the last value of a repeated flag wins. Flags can't be abbreviated: a new
 flag must not make an existing command line ambiguous. An error about an unknown command or flag names the nearest known
 one. A command line without a command prints the help.
-
-``rolecall run`` and ``rolecall plan`` share this module, so that a role finds the same settings in both.
 """
 
 import argparse
@@ -14,11 +12,9 @@ import os
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rolecall.cli.flags import BOOLEAN, GROUPS, LOG_EVENTS, Flag, all_flags, parse_boolean
-from rolecall.runner.config import ansible_config
 from rolecall.runner.config.settings import Settings, parse_integer
 from rolecall.system.logs import get_logger
 
@@ -195,23 +191,3 @@ def leader_election_id(environment: Mapping[str, str]) -> str:
         flag = "--leader-election-id"
         logger.warning("Deprecated environment variable", envVar="OPERATOR_NAME", replacedBy=flag)
     return name
-
-
-def search_paths(settings: Settings) -> dict[str, str]:
-    """Return the environment variables that flags set, for both the search for roles and Ansible."""
-    paths = {"ANSIBLE_ROLES_PATH": settings.roles_path, "ANSIBLE_COLLECTIONS_PATH": settings.collections_path}
-    found = {variable: value for variable, value in paths.items() if value}
-    for variable, value in found.items():
-        logger.info("Set the environment variable", envVar=variable, value=value)
-    return found
-
-
-def ansible_defaults_for(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of runs for which the user has set no value, or a relative path."""
-    conditionals = "true" if settings.allow_broken_conditionals else ""
-    return {
-        **ansible_config.absolute_paths(Path.cwd(), environment),
-        ansible_config.ROLES_PATH: ansible_config.roles_path(Path.cwd(), environment),
-        **ansible_config.unless_configured("gathering", settings.gathering, environment),
-        **ansible_config.unless_configured("allow_broken_conditionals", conditionals, environment),
-    }

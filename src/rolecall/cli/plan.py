@@ -15,18 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rolecall.cli.ansible_environment import ansible_defaults_for, check_ansible_core, search_paths
 from rolecall.cli.parsing import (
     OTHER_USAGE_EXIT_CODE,
     FlagFormatter,
     Parser,
     add_flags,
-    ansible_defaults_for,
-    search_paths,
     settings_of,
 )
 from rolecall.cli.terminal import INTERRUPTED, configure_quiet_logs, interrupted_by_signals, print_lines, progress
 from rolecall.kube.errors import KubeError
-from rolecall.runner.config.ansible_config import check_ansible_core
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.system.logs import printable

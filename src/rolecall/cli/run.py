@@ -21,21 +21,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rolecall.cli.ansible_environment import ansible_defaults_for, check_ansible_core, search_paths
 from rolecall.cli.flags import LOG_EVENTS
 from rolecall.cli.go_runner_log import use_go_runner_wording
 from rolecall.cli.parsing import (
     FlagFormatter,
     Parser,
     add_flags,
-    ansible_defaults_for,
     apply_flags,
     given_flags,
     join_flag_values,
-    search_paths,
     settings_of,
 )
 from rolecall.kube.errors import KubeError
-from rolecall.runner.config.ansible_config import check_ansible_core
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election import lease_guard

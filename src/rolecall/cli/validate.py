@@ -84,7 +84,7 @@ def add_parser(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Imported late: other commands don't need the parsers.
-    from rolecall.runner.config.ansible_config import check_ansible_core  # noqa: PLC0415
+    from rolecall.cli.ansible_environment import check_ansible_core  # noqa: PLC0415
     from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
     from rolecall.workbench.project.manifests import check_manifests  # noqa: PLC0415
     from rolecall.workbench.project.validate import validate  # noqa: PLC0415

@@ -7,8 +7,8 @@ import yaml
 from structlog.testing import capture_logs
 
 from rolecall.cli import ansible_operator
+from rolecall.cli.ansible_environment import MINIMUM
 from rolecall.cli.main import main
-from rolecall.runner.config.ansible_config import MINIMUM
 from rolecall.runner.runs.runner_process import COLLECTIONS
 
 COMMANDS = (["run"], ["plan", "--all"], ["replay", "record.json"], ["validate"])
@@ -29,7 +29,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str | 
                 raise importlib.metadata.PackageNotFoundError(name)
             return found
 
-        monkeypatch.setattr("rolecall.runner.config.ansible_config.version", version)
+        monkeypatch.setattr("rolecall.cli.ansible_environment.version", version)
 
     return installed
 

@@ -1,10 +1,7 @@
-"""Ansible as runs find it: the installed ansible-core, and settings for which rolecall has its own default.
+"""The settings of Ansible as runs find them: in the environment, or in an ansible.cfg.
 
-The user's settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles
-path, the gathering of facts, and whether conditions must be boolean become environment variables of the operator, which
-its runs and the fork server inherit. Directories of Ansible become variables of localhost, because they must not reach
-other hosts. Relative paths that both the operator and its runs read become absolute, because a run has another working
-directory.
+The user's settings take precedence or come first. Directories of Ansible become variables of localhost, because they
+must not reach other hosts.
 
 A file of the user that can't be read, or whose directory can't be searched, counts as missing, as for Ansible. So these
 files are tested with os.path here and elsewhere: the tests of pathlib raise PermissionError.
@@ -17,10 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-from rolecall.runner.config.yaml_reader import ConfigurationError
 
 ROLES_PATH = "ANSIBLE_ROLES_PATH"
 _DIRECTORY_VARIABLES = {
@@ -29,7 +23,6 @@ _DIRECTORY_VARIABLES = {
 }
 _DECISIVE = ("ANSIBLE_ALLOW_BROKEN_CONDITIONALS", "ANSIBLE_GATHERING")
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
-MINIMUM = "2.18"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +39,7 @@ class AnsibleConfig:
         An ansible.cfg in the working directory is not read, because the working directory of a run is its workspace. A
         file that cannot be parsed counts as empty, because the run itself reports it.
         """
-        named = Path(_expanded(environment.get("ANSIBLE_CONFIG", "")))
+        named = Path(expanded(environment.get("ANSIBLE_CONFIG", "")))
         is_directory = os.path.isdir(named)  # noqa: PTH112 - pathlib raises PermissionError
         given = (named / "ansible.cfg" if is_directory else named,) if environment.get("ANSIBLE_CONFIG") else ()
         usual = (Path(environment.get("HOME") or "/") / ".ansible.cfg", Path("/etc/ansible/ansible.cfg"))
@@ -72,13 +65,6 @@ def roles_path(directory: Path, environment: Mapping[str, str]) -> str:
     return os.pathsep.join(dict.fromkeys((*found, str(directory / "roles"))))
 
 
-def unless_configured(key: str, default: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variable for a key of ansible.cfg; empty without a default or if the key is configured."""
-    variable = f"ANSIBLE_{key.upper()}"
-    is_set = variable in environment or key in AnsibleConfig.find(environment).defaults
-    return {} if is_set or not default else {variable: default}
-
-
 def decisive_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that decide whether a role works, and that projects set outside their files.
 
@@ -91,22 +77,11 @@ def collection_directories(environment: Mapping[str, str]) -> list[str]:
     """Return the directories where Ansible looks for collections, before those on Python's path."""
     default = ("collections", "/usr/share/ansible/collections")
     found = _paths("ANSIBLE_COLLECTIONS_PATH", "collections_path", Path(), default, environment)
-    return [_expanded(each).removesuffix("/ansible_collections") for each in found]
+    return [expanded(each).removesuffix("/ansible_collections") for each in found]
 
 
-def absolute_paths(directory: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with a relative path, with paths below the directory instead."""
-    found = {}
-    if config := environment.get("ANSIBLE_CONFIG"):
-        found["ANSIBLE_CONFIG"] = str(directory / _expanded(config))
-    if paths := environment.get("ANSIBLE_COLLECTIONS_PATH"):
-        absolute = (str(directory / _expanded(each)) for each in paths.split(os.pathsep) if each)
-        found["ANSIBLE_COLLECTIONS_PATH"] = os.pathsep.join(absolute)
-    return found
-
-
-def _expanded(path: str) -> str:
-    # Not pathlib: a user without a known home is not an error.
+def expanded(path: str) -> str:
+    """Return a path with ``~`` and variables replaced. Unlike for pathlib, a user without a known home is no error."""
     return os.path.expandvars(os.path.expanduser(path))  # noqa: PTH111
 
 
@@ -137,17 +112,6 @@ def _paths(
         yield from default[1:]
     for each in filter(None, given.split(os.pathsep)):
         yield each if each.startswith(_EXPANDED_BY_ANSIBLE) else str(base / each)
-
-
-def check_ansible_core() -> None:
-    """Raise ConfigurationError unless this Python has a supported ansible-core. Don't import it."""
-    advice = f"install it with pip install 'ansible-core>={MINIMUM}'"
-    try:
-        found = version("ansible-core")
-    except PackageNotFoundError:
-        raise ConfigurationError(f"ansible-core is not installed: {advice}") from None
-    if release_numbers(found)[:2] < release_numbers(MINIMUM):
-        raise ConfigurationError(f"found ansible-core {found}, expected {MINIMUM} or newer: {advice}")
 
 
 def release_numbers(version: str) -> tuple[int, ...]:

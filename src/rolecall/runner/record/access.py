@@ -159,9 +159,8 @@ class AccessSet:
                 yield Access("", _IMPERSONATED[header.lower()], "", "impersonate", "", value)
         if not info.is_resource:
             return
-        is_namespace = (info.group, info.resource) == ("", "namespaces")
-        own = record.key.namespace
-        namespace = "" if is_namespace else OWN if info.namespace and info.namespace == own else info.namespace
+        found = info.key.namespace
+        namespace = OWN if found and found == record.key.namespace else found
         base = (info.group, info.resource, info.subresource)
         yield Access(*base, info.verb, namespace, info.name)
         if info.verb == "patch" and exchange.status == HTTPStatus.CREATED:

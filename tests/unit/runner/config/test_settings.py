@@ -5,7 +5,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK
-from rolecall.runner.config.ansible_config import absolute_paths, directory_variables, roles_path, unless_configured
+from rolecall.runner.config.ansible_config import directory_variables, roles_path
 from rolecall.runner.config.settings import (
     Settings,
     ansible_verbosity,
@@ -137,30 +137,6 @@ def test_roles_of_the_project_are_listed_once(environment: dict[str, str]) -> No
     assert roles_path(Path("/project"), environment | given) == "/project/roles:/mine"
 
 
-@pytest.mark.parametrize(
-    ("key", "default", "user"),
-    [
-        ("gathering", "explicit", "implicit"),
-        ("allow_broken_conditionals", "true", "false"),
-        ("allow_broken_conditionals", "true", "true"),
-    ],
-)
-def test_default_applies_unless_environment_or_ansible_cfg_has_a_value(
-    environment: dict[str, str], key: str, default: str, user: str
-) -> None:
-    variable = f"ANSIBLE_{key.upper()}"
-    assert unless_configured(key, default, environment) == {variable: default}
-    assert unless_configured(key, "", environment) == {}
-    assert unless_configured(key, default, environment | {variable: user}) == {}
-    write_config(environment, f"{key} = {user}")
-    assert unless_configured(key, default, environment) == {}
-
-
-def test_invalid_ansible_cfg_counts_as_empty(environment: dict[str, str]) -> None:
-    write_config(environment, "[[[\nno key")
-    assert unless_configured("gathering", "explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
-
-
 DIRECTORIES = (Path("/work/tmp"), Path("/work/async"))
 
 
@@ -183,19 +159,3 @@ def test_directories_of_the_user_stay(environment: dict[str, str], variable: str
     assert directory_variables(environment | {variable: "/mine"}, *DIRECTORIES).keys() == names - {key}
     write_config(environment, "remote_tmp = /mine\nasync_dir = /mine")
     assert directory_variables(environment, *DIRECTORIES) == {}
-
-
-def test_home_that_cannot_be_searched_counts_as_missing(environment: dict[str, str], tmp_path: Path) -> None:
-    """A directory with too long a name can't be searched by any user, not even by root."""
-    closed = environment | {"HOME": str(tmp_path / ("x" * 300))}
-    assert unless_configured("gathering", "explicit", closed) == {"ANSIBLE_GATHERING": "explicit"}
-    named = closed | {"ANSIBLE_CONFIG": f"{closed['HOME']}/ansible.cfg"}
-    assert unless_configured("gathering", "explicit", named) == {"ANSIBLE_GATHERING": "explicit"}
-
-
-def test_relative_paths_are_the_same_files_for_the_operator_and_its_runs(tmp_path: Path) -> None:
-    environment = {"ANSIBLE_CONFIG": "mine/ansible.cfg", "ANSIBLE_COLLECTIONS_PATH": "c:/usr/share::./d"}
-    found = absolute_paths(tmp_path, environment)
-    assert found["ANSIBLE_CONFIG"] == str(tmp_path / "mine/ansible.cfg")
-    assert found["ANSIBLE_COLLECTIONS_PATH"].split(":") == [str(tmp_path / "c"), "/usr/share", str(tmp_path / "d")]
-    assert absolute_paths(tmp_path, {"ANSIBLE_CONFIG": ""}) == {}
