@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 from aiohttp import web
 
 from rolecall.kube.client import Client
@@ -198,7 +199,7 @@ class PruneHistory:
             case "kill":
                 self.steps.append("kill")
                 self.replica.may_end = True
-                with suppress(OSError):
+                with suppress(psutil.NoSuchProcess):  # it may be starting again
                     self.replica.itself.kill()
             case "reconcile":
                 self.steps.append("reconcile")
