@@ -73,6 +73,23 @@ CASES: Final[Mapping[str, Case]] = {
         finding="-tls remains",
         remedy="state: absent",
     ),
+    "touched": Case(
+        f"""{_BASE}{_TLS}
+- name: Touch tls
+  kubernetes.core.k8s:
+    state: patched
+    kind: ConfigMap
+    name: "{{{{ me }}}}-tls"
+    namespace: "{{{{ ns }}}}"
+    definition: {{data: {{touched: 'yes'}}}}
+  when: tls | default(false)
+""",
+        {_TLS: _TLS + _REMOVE_TLS},
+        "Write tls",
+        Rule.FRESH,
+        {"tls": False},
+        finding="-tls remains",
+    ),
     "merged": Case(
         _config_map("settings", '"{{ settings | default({}) }}"'),
         {"  kubernetes.core.k8s:\n": "  kubernetes.core.k8s:\n    apply: true\n"},

@@ -41,7 +41,7 @@ _NOTES: Final = ("rolecall.dev/", "kubectl.kubernetes.io/last-applied")
 
 
 Writers = dict[tuple[ObjectId, str], TaskName]
-"""The last task that wrote an object, for the empty path, and a field, for its path without indexes."""
+"""The task that made an object, for the empty path, and the last one that wrote a field, for its path."""
 
 Captured = tuple[SandboxState, dict[ObjectId, None], Writers]
 """A state of the sandbox, with the objects in it that runs have written, and the tasks that did."""
@@ -117,7 +117,7 @@ class ExploredObject:
 
     @property
     def origins(self) -> set[tuple[str, str, TaskName | None]]:
-        """The resources of the objects that runs have made, with the tasks that wrote them last."""
+        """The resources of the objects that runs have made, with the tasks that did."""
         return {(ident.group, ident.plural, self.writers.get((ident, ""))) for ident in self.made}
 
     async def capture(self) -> Captured:
@@ -206,10 +206,10 @@ class ExploredObject:
 
     async def _note(self, log: WriteLog) -> None:
         """Note the objects that runs have written, and the tasks that did."""
-        for write in log.writes:
-            if write.ident is not None and write.method != "DELETE":
-                paths = ((), *(path for path, _ in leaves(write.sent, frozenset())))
-                self.writers |= dict.fromkeys(((write.ident, field_of(path)) for path in paths), write.task)
+        written = [(each.ident, each) for each in log.writes if each.ident is not None and each.method != "DELETE"]
+        for ident, write in written:
+            self.writers |= {(ident, field_of(path)): write.task for path, _ in leaves(write.sent, frozenset()) if path}
+        self.writers |= {(ident, ""): write.task for ident, write in reversed(written) if ident not in self.known}
         new = [ident for ident in log.objects if ident not in self.known and not ident.is_event]
         self.known |= dict.fromkeys(new)
         for ident in new:
