@@ -242,7 +242,7 @@ CONSTRUCTS: Final[Mapping[str, Construct]] = {
     # An object that only some specs need.
     "switched": _SWITCHED,
     "switched-secret": _SWITCHED.but(
-        "kind: ConfigMap", "kind: Secret", "data:", "stringData:", makes="Secret", leaves=True
+        "kind: ConfigMap", "kind: Secret", " data:", " stringData:", makes="Secret", leaves=True
     ),
     "switched-account": _SWITCHED.but(
         "kind: ConfigMap",
