@@ -472,10 +472,9 @@ class RandomRole:
     @property
     def watch(self) -> str:
         """The keys of the role's entry in watches.yaml, after the role."""
-        owner = "" if self.owns else "injectOwnerRef: false\n"
         finalizer = "finalizer: {name: test.rolecall.dev/finalizer, vars: {state: absent}}\n"
         has_finalizer = any(each.removal for each in self.options.values())
-        return owner + (finalizer if has_finalizer else "")
+        return finalizer if has_finalizer else ""
 
 
 def is_gateable(construct: Construct) -> bool:
