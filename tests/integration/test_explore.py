@@ -135,6 +135,7 @@ SHARED = Shared(
         "roles/plain/tasks/controlled.yml": CONTROLLED + AVAILABLE,
         "roles/plain/tasks/controlled-corrected.yml": CONTROLLED + REMOVED_WORKERS + AVAILABLE,
         "roles/plain/tasks/renamed.yml": RENAMED,
+        "roles/plain/tasks/immutable-and-leftover.yml": CASES["immutable"].tasks + CASES["leftover"].tasks,
         "roles/plain/tasks/gated.yml": (
             "- name: Share if this is wanted\n  when: shares | default(false)\n  block:\n"
             + textwrap.indent(CASES["divided"].tasks, "    ")
@@ -189,6 +190,14 @@ async def test_explore_finds_nothing_in_the_corrected_role(project: Project, clu
     assert found.findings == []
     assert found.exit_code is ExitCode.SAME, found.rows
     assert len(found.rows) > 3
+
+
+async def test_edit_that_fails_does_not_change_what_later_edits_show(project: Project, clusters: Clusters) -> None:
+    found = await explored(project, clusters, "immutable-and-leftover", {"size": 3, "tls": False}, edits=20)
+    findings = [(each.symptom.place, str(each.symptom.task).rpartition(" : ")[2]) for each in found.findings]
+    assert len(findings) == 2, findings
+    assert {place for place, task in findings if "Write settings" in task} == {"size"}
+    assert {place for place, task in findings if "Write tls" in task} == {"ConfigMap"}
 
 
 async def test_objects_that_the_role_prunes_are_no_finding(project: Project, clusters: Clusters) -> None:

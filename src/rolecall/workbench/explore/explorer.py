@@ -193,13 +193,12 @@ class Explorer:
             only = f" of {request.only}" if request.only else ""
             raise PlanError(f"{self.found.title}: there is nothing to edit{only}: its schema has no such fields")
         ends = time.monotonic() + request.minutes * 60 if request.minutes else float("inf")
-        again = dice.sample(edits, len(edits))
-        rest: list[Edit] = [*edits, *again][::-1]
+        rest = [*edits, *dice.sample(edits, len(edits))][::-1]
         history: list[Spec] = []
         current: Spec = self._start
         edit: Edit | None = None
+        has_failed = False
         while rest and time.monotonic() < ends and not 0 < request.edits <= self.found.edits:
-            has_failed = bool(history) and self.found.rows[-1].verdict not in (Verdict.SAME, Verdict.DIFFERS)
             if has_failed and edit is None:  # even the earlier spec fails now
                 await self.tested.restore(self.started)
                 history, current, has_failed = [], self._start, False
@@ -214,7 +213,7 @@ class Explorer:
             elif spec != current:
                 report(f"Edit {self.found.edits + 1}: {described(current, spec)}")
                 history.append(spec)
-                await self._step(current, spec, edit, tuple(history), on_row)
+                has_failed = await self._step(current, spec, edit, tuple(history), on_row)
                 current = spec
 
     def _earlier(self, history: Sequence[Spec], dice: random.Random, *, goes_back: bool) -> Spec:
@@ -242,8 +241,8 @@ class Explorer:
             self._made = 0 if example.deletes else self._made
             await self._step(specs[-2], spec, None, tuple(specs[1:]), on_row)
 
-    async def _step(self, before: Spec, spec: Spec, edit: Edit | None, history: Walk, on_row: OnRow) -> None:
-        """Change the object to a spec, and report what that shows."""
+    async def _step(self, before: Spec, spec: Spec, edit: Edit | None, history: Walk, on_row: OnRow) -> bool:
+        """Change the object to a spec, and report what that shows; return whether it can't have this spec."""
         values, rule = changed_values(before, spec), Rule.RETURN if edit is None else Rule.FRESH
         verdict, message, symptoms = await self._tried(spec, values, rule)
         row = Row(0, self._show(described(before, spec)), tuple(values), verdict, message)
@@ -255,6 +254,7 @@ class Explorer:
             candidates |= {each.key: Finding(0, each, row.edit, deletes=True) for each in remaining}
         confirmed = [each for each in candidates.values() if await self._is_confirmed(each, edit, history, values)]
         self._report(row, on_row, confirmed)
+        return verdict is not Verdict.SAME
 
     async def _tried(self, spec: Spec, values: Mapping[str, Any], rule: Rule) -> tuple[Verdict, str, list[Symptom]]:
         """Change the object to a spec; return the verdict, a message, and what differs from a fresh object."""
@@ -270,7 +270,7 @@ class Explorer:
             task = rejecting.failed.shown_location if rejecting.failed else "the role"
             return Verdict.REJECTED, f"by {task}; in the schema: {rules.schema_rule(values)}", []
         symptoms = await self._symptoms(walked, fresh, spec, values, rule)
-        return Verdict.FAILS if walked.failure else Verdict.SAME, "", symptoms
+        return Verdict.FAILS if walked.failure or fresh.failure else Verdict.SAME, "", symptoms
 
     async def _symptoms(
         self, walked: Settled, fresh: Settled, spec: Spec, values: Mapping[str, Any], rule: Rule
