@@ -271,7 +271,11 @@ CONSTRUCTS: Final[Mapping[str, Construct]] = {
     ),
     "named": _NAMED,
     "named-always": _NAMED.but(
-        "-{{ OPT | default('none') }}", "", _words("same"), _words("{{ OPT | default('none') }}"), has_fixed_name=True
+        "-{{ OPT | default('none') }}",
+        "",
+        _words("same"),
+        _words("version {{ OPT | default('none') }}"),
+        has_fixed_name=True,
     ),
     "job-of-version": Construct(
         NUMBER,
