@@ -29,7 +29,7 @@ class Write:
     """A write that changed something: its request, the name of a created object, and the task that sent it.
 
     A generated name ends with ``*``. For a write of the operator, ``origin`` and ``ident`` are None; ``ident`` is the
-    object that was written otherwise, and ``sent`` the content of the request.
+    object that was written otherwise.
     """
 
     method: str
@@ -38,7 +38,13 @@ class Write:
     origin: RequestOrigin | None = None
     task: TaskName = field(default_factory=lambda: TaskName(OPERATOR))
     ident: ObjectId | None = None
-    sent: RawObject = field(default_factory=dict, hash=False)
+    body: bytes = b""
+    content_type: str = ""
+
+    @property
+    def sent(self) -> RawObject:
+        """The object in the body of the request, an empty one if that has none."""
+        return decode_object(self.body, self.content_type) or {}
 
     @property
     def request(self) -> str:
@@ -118,8 +124,8 @@ class WriteLog(OwnWrites):
         is_created = info.verb == "create" and not info.subresource
         prefix = metadata.get("generateName") if is_created else ""
         name = f"{prefix}*" if prefix else str(metadata.get("name") or "") if is_created else ""
-        sent = decode_object(proxied.body, proxied.content_type) or {}
-        self._number(Write(proxied.method, proxied.path, name, proxied.origin, ident=ident, sent=sent))
+        sent = Write(proxied.method, proxied.path, name, proxied.origin)
+        self._number(replace(sent, ident=ident, body=proxied.body, content_type=proxied.content_type))
 
     def _number(self, write: Write) -> None:
         self.writes.append(write)
