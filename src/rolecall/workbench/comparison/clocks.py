@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
+
+from rolecall.kube.quantities import parse_time
 
 TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
@@ -67,11 +69,8 @@ def is_number(value: Any) -> bool:
 
 def seconds_of(text: str) -> float | None:
     """Return the POSIX time of a text that ``TIME`` matches, in UTC if it has no zone; None if it isn't a time."""
-    try:
-        if "-" not in text and "T" not in text:
-            number = float(text)
-            return number / 1000 if number >= _FIRST_MILLISECONDS else number
-        found = datetime.fromisoformat(text.replace(",", ".") if "-" in text else text[:_BASIC_CHARACTERS])
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    if "-" not in text and "T" not in text:
+        number = float(text)
+        return number / 1000 if number >= _FIRST_MILLISECONDS else number
+    found = parse_time(text.replace(",", ".") if "-" in text else text[:_BASIC_CHARACTERS])
+    return None if found is None else found.timestamp()
