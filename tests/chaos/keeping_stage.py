@@ -6,13 +6,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 from aiohttp import web
 
 from rolecall.kube.client import Client
@@ -121,7 +120,7 @@ class Faults:
             found = await self.stage.replica.relay.exchange(request)
             self.stage.replica.may_end = True
             if kills:
-                self.stage.kill()
+                self.stage.replica.kill()
             else:
                 await self.stage.take_lease()
             return found
@@ -182,12 +181,6 @@ class Stage:
         condition = {"type": "Ready", "status": str(is_ready), "reason": "Told"}
         await accepted(lambda: self.world.patch(THING, name, {"status": {"conditions": [condition]}}, "status"))
 
-    def kill(self) -> None:
-        """Kill the operator, which starts again."""
-        self.replica.may_end = True
-        with suppress(OSError, psutil.Error):
-            self.replica.itself.kill()
-
     async def take_lease(self) -> None:
         """Take the Lease of the operator, which ends, and becomes the leader again when it has expired."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -199,10 +192,10 @@ class Stage:
         """Let runs have only the tasks with a tag meanwhile; this restarts the operator twice."""
         async with self._restarting:
             self.replica.operator.environment["ANSIBLE_RUN_TAGS"] = "prune"
-            self.kill()
+            self.replica.kill()
             yield
             del self.replica.operator.environment["ANSIBLE_RUN_TAGS"]
-            self.kill()
+            self.replica.kill()
 
 
 @asynccontextmanager

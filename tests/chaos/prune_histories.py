@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 from aiohttp import web
 
 from rolecall.kube.client import Client
@@ -198,9 +197,7 @@ class PruneHistory:
                 self.steps.append(self.faults.draw(chance))
             case "kill":
                 self.steps.append("kill")
-                self.replica.may_end = True
-                with suppress(psutil.NoSuchProcess):  # it may be starting again
-                    self.replica.itself.kill()
+                self.replica.kill()
             case "reconcile":
                 self.steps.append("reconcile")
                 await self._request_run()

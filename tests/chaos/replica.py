@@ -43,6 +43,12 @@ class Replica:
         """The operator itself, which may be a child of its guard. Raises psutil.NoSuchProcess."""
         return process_table.operator_of(self.pid)
 
+    def kill(self) -> None:
+        """Kill the operator itself, which starts again; it may be starting already."""
+        self.may_end = True
+        with suppress(psutil.NoSuchProcess):
+            self.itself.kill()
+
     def processes(self, name: str) -> list[psutil.Process]:
         """Return the processes with this role, ``operator`` or one of its descendants, oldest first. Blocks."""
         if name != "operator":
