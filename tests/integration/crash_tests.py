@@ -31,6 +31,7 @@ from rolecall.workbench.crashtest.results import CrashTest
 from rolecall.workbench.crashtest.simulated_operator import SimulatedOperator
 from rolecall.workbench.crashtest.tester import CrashTester, CrashTestRequest, opened_tester
 from rolecall.workbench.crashtest.write_log import WriteLog
+from rolecall.workbench.plan.model import PlanRequest
 from rolecall.workbench.plan.planner import Target, Targets
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.plan.sandbox_sources import RememberingSource
@@ -54,15 +55,28 @@ def project_of(shared: Shared, directory: Path, clusters: Clusters) -> Iterator[
     asyncio.run(clear(project, clusters.operator))
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a command of the workbench needs for one object: the request of its plan, the object, and its sandbox."""
+
+    plan: PlanRequest
+    targets: Targets
+    sandbox: Sandbox
+    cluster: Client
+    runner: ProcessRunner
+
+
 @asynccontextmanager
-async def crash_tester_of(
+async def prepared_for(
     project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), **asked: Any
-) -> AsyncIterator[tuple[CrashTester, Targets]]:
-    """Yield the crash tester of an object that does not exist yet; it and the others get the project's namespace."""
+) -> AsyncIterator[Prepared]:
+    """Yield what is needed to try an object that does not exist yet, in a sandbox that is forgotten afterward.
+
+    The object and the others get the project's namespace.
+    """
     gvk, name = GVK.of_object(obj), obj["metadata"]["name"]
     with project.entered():
-        plan = project.request(clusters.reader, kind=gvk.kind, name=name)
-        request = CrashTestRequest(plan, project.directory / "records" / f"{gvk.kind}-{name}", **asked)
+        plan = project.request(clusters.reader, kind=gvk.kind, name=name, **asked)
         [watch] = [watch for watch in plan.watches if watch.gvk == gvk]
         for each in (obj, *others):
             each["metadata"]["namespace"] = project.namespace
@@ -73,13 +87,22 @@ async def crash_tester_of(
         ):
             reap_children()
             try:
-                async with (
-                    starter_for(plan.watches, warm=plan.settings.warm) as starter,
-                    opened_tester(request, sandbox, RememberingSource(cluster), ProcessRunner(starter)) as crash_tester,
-                ):
-                    yield crash_tester, targets
+                async with starter_for(plan.watches, warm=plan.settings.warm) as starter:
+                    yield Prepared(plan, targets, sandbox, cluster, ProcessRunner(starter))
             finally:
                 await sandbox.forget()
+
+
+@asynccontextmanager
+async def crash_tester_of(
+    project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), **asked: Any
+) -> AsyncIterator[tuple[CrashTester, Targets]]:
+    """Yield the crash tester of an object that does not exist yet; it and the others get the project's namespace."""
+    directory = project.directory / "records" / f"{obj['kind']}-{obj['metadata']['name']}"
+    async with prepared_for(project, clusters, obj, others) as prepared:
+        request, source = CrashTestRequest(prepared.plan, directory, **asked), RememberingSource(prepared.cluster)
+        async with opened_tester(request, prepared.sandbox, source, prepared.runner) as crash_tester:
+            yield crash_tester, prepared.targets
 
 
 async def crash_test_of(

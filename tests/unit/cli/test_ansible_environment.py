@@ -3,19 +3,9 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli.ansible_environment import absolute_paths, unless_configured
+from tests.support.ansible_settings import environment, write_config
 
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """Return an environment without settings of Ansible; the user's empty ansible.cfg hides that of the machine."""
-    environment = {"HOME": str(tmp_path)}
-    write_config(environment, "")
-    return environment
-
-
-def write_config(environment: dict[str, str], text: str) -> None:
-    """Write the ansible.cfg of the user."""
-    Path(environment["HOME"], ".ansible.cfg").write_text(f"[defaults]\n{text}\n")
+__all__ = ["environment"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ from rolecall.runner.config.settings import (
     max_concurrent_reconciles,
     resolve_max_concurrent_runs,
 )
+from tests.support.ansible_settings import environment, write_config
+
+__all__ = ["environment"]
 
 
 @pytest.mark.parametrize(("cpus", "workers"), [(1, 1), (2, 2), (4, 4), (128, 4)])
@@ -88,21 +91,6 @@ def test_deprecated_name_of_workers_applies_without_the_new_one_and_is_logged() 
     assert (
         max_concurrent_reconciles(SECRET, {"WORKER_SECRET_": "2", "MAX_CONCURRENT_RECONCILES_SECRET_": "many"}) is None
     )
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """Return an environment without settings of Ansible; the user's empty ansible.cfg hides that of the machine."""
-    environment = {"HOME": str(tmp_path)}
-    write_config(environment, "")
-    return environment
-
-
-def write_config(environment: dict[str, str], text: str) -> Path:
-    """Write the ansible.cfg of the user and return its directory."""
-    file = Path(environment["HOME"]) / ".ansible.cfg"
-    file.write_text(f"[defaults]\n{text}\n")
-    return file.parent
 
 
 @pytest.mark.parametrize(
