@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from rolecall.runner.runs.process_marks import processes_of_run
+from rolecall.runner.runs.workspace import workspaces_of
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Thing, Things
@@ -70,7 +71,7 @@ SHARED = Shared(
         "hungry": Role(HUNGRY),
         "declared": Role(REGISTERS, "variables: declared"),
     },
-    arguments=("--backoff-max", "20s", "--run-memory-limit", "400Mi"),
+    arguments=("--backoff-max", "20s", "--run-memory-limit", "400Mi", "--work-dir=FOLDER/runner"),
     files={"roles/declared/meta/argument_specs.yml": "argument_specs: {main: {options: {size: {type: int}}}}\n"},
 )
 
@@ -168,9 +169,11 @@ async def test_object_with_too_many_values_fails_before_its_run_starts(things: T
     thing = things["plain"]
     await thing.create({"items": ["a"] * 250_000})
     await thing.fails("and a run takes at most 20,000")
-    assert not list(thing.operator.directory.rglob("extravars"))
+    key, root = thing.world.key(thing.name), thing.operator.directory / "runner"
+    assert key not in workspaces_of(root, thing.gvk)
     await thing.patch({"spec": {"items": ["a"]}})
     await thing.succeeds()
+    assert key in workspaces_of(root, thing.gvk)
 
 
 async def test_a_process_that_takes_too_much_memory_fails_its_run_only(things: Things) -> None:

@@ -12,6 +12,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
+from rolecall.runner.runs.workspace import workspaces_of
 from rolecall.system.clock import LoopClock
 from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import CRD, define, definition, undefine
@@ -84,19 +85,19 @@ async def test_equal_kinds_of_two_groups_do_not_mix(
     other_group = GVK(f"other.{gvk.group}", "v1", gvk.kind)
     await asyncio.gather(define(world.client, gvk), define(world.client, other_group))
     defined_kinds += [gvk, other_group]
-    thing_operator.arguments += ("--work-dir", str(thing_operator.directory / "work"))
+    work = thing_operator.directory / "work"
+    thing_operator.arguments += ("--work-dir", str(work))
     project(thing_operator, gvk, other_group)
     thing_operator.start()
     await wait_until_ready(thing_operator)
     for kind in (gvk, other_group):
         await world.client.create(one(kind, world))
 
-    async def workspaces() -> set[str]:
-        found = (thing_operator.directory / "work").rglob("env/extravars")
-        return {str(path.parents[1].relative_to(thing_operator.directory / "work")) for path in found}
+    async def workspaces() -> list[list[ObjectKey]]:
+        return [workspaces_of(work, kind) for kind in (gvk, other_group)]
 
-    expected = {f"{kind.group}/{kind.version}/Late/{world.namespace}/one" for kind in (gvk, other_group)}
-    await eventually(workspaces, lambda found: found == expected, TIMEOUT_SECONDS, "two workspaces")
+    own = [world.key("one")]
+    await eventually(workspaces, lambda found: found == [own, own], TIMEOUT_SECONDS, "two workspaces")
     for kind in (gvk, other_group):
         await succeeds(world, kind)
 
@@ -105,10 +106,7 @@ async def test_equal_kinds_of_two_groups_do_not_mix(
 
     await eventually(ended, lambda count: count >= 2, TIMEOUT_SECONDS, "each watch has run")
     await world.client.delete(other_group, world.key("one"))
-    gone = f"{other_group.group}/v1/Late/{world.namespace}/one"
-    await eventually(
-        workspaces, lambda found: found == expected - {gone}, TIMEOUT_SECONDS, "only its own workspace goes"
-    )
+    await eventually(workspaces, lambda found: found == [own, []], TIMEOUT_SECONDS, "only its own workspace goes")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ operator.
 """
 
 import asyncio
+import glob
 import os
 import secrets
 import shutil
@@ -133,7 +134,8 @@ def _log_errors(work: Callable[[], None]) -> None:
 def _directories(root: Path, gvk: GVK) -> Iterator[Path]:
     for key in workspaces_of(root, gvk):
         artifacts = Workspace(root, gvk, key).path / "artifacts"
-        yield from (each for each in artifacts.glob("*") if each.is_dir() and not each.is_symlink())
+        found = (artifacts / name for name in glob.glob("*", root_dir=artifacts))  # noqa: PTH207 - as in workspaces_of
+        yield from (each for each in found if each.is_dir() and not each.is_symlink())
 
 
 def _changed_at(directory: Path) -> int:

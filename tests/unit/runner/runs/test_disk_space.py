@@ -1,4 +1,5 @@
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -84,6 +85,26 @@ def test_runs_of_an_earlier_operator_count_in_the_order_of_their_ends(tmp_path: 
         pass
     assert kept(tmp_path) == ["1", "2", "5"]  # the failed one, and the newest of the others
     assert budget.total_bytes == 2 * size
+
+
+@pytest.mark.parametrize(("vanishing", "counted"), [("default", 0), ("default/gone/artifacts", 1)])
+def test_runs_of_an_earlier_operator_count_while_workspaces_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vanishing: str, counted: int
+) -> None:
+    """A directory that has been found may be gone when its entries are read; the others count."""
+    size = size_on_disk(store(tmp_path, "1", "kept"))
+    store(tmp_path, "2", "gone")
+    scan = os.scandir
+
+    def remove_and_scan(path: str) -> object:
+        if str(path).endswith(f"/Foo/{vanishing}"):
+            shutil.rmtree(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", remove_and_scan)
+    budget = ArtifactBudget(10 * size)
+    budget.load(tmp_path, [KIND])
+    assert budget.total_bytes == counted * size
 
 
 @pytest.mark.parametrize(("variables", "is_kept"), [("few", True), ("x" * 100_000, False)])
