@@ -22,6 +22,9 @@ _MIN_CHARACTERS: Final = 4
 _INSIDE_WORD: Final = re.compile(r"[A-Za-z0-9]*\Z")
 _REST_OF_WORD: Final = re.compile(r"\A[A-Za-z0-9]*")
 
+_WHOLE: Final = re.compile(r"(?<!\d)\d{1,3}(?:\.\d{1,3}){3}(?!\d)|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""Addresses and uids. They are chosen as a whole, so a part that two of them have in common is a coincidence."""
+
 
 def text_of(value: Any) -> str:
     """Return a value as text."""
@@ -82,13 +85,20 @@ class Variables:
 
 
 def _common_words(one: str, two: str) -> tuple[int, int]:
-    """Return the lengths of the beginning and of the end that two texts have in common, in whole words."""
+    """Return the lengths of the beginning and of the end that two texts share, in whole words, addresses, and uids."""
     limit = min(len(one), len(two))
     start = next((index for index in range(limit) if one[index] != two[index]), limit)
     start = len(_INSIDE_WORD.sub("", one[:start]))
     limit -= start
     end = next((index for index in range(limit) if one[-1 - index] != two[-1 - index]), limit)
-    return start, len(_REST_OF_WORD.sub("", one[len(one) - end :]))
+    end = len(_REST_OF_WORD.sub("", one[len(one) - end :]))
+    for text in (one, two):
+        for whole in _WHOLE.finditer(text):
+            if whole.start() < start < whole.end():
+                start = whole.start()
+            if whole.start() < len(text) - end < whole.end():
+                end = len(text) - whole.end()
+    return start, end
 
 
 @dataclass(slots=True)

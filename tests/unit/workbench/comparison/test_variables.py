@@ -1,6 +1,10 @@
 """Values that differ between two runs become variables, which have one value in all their places."""
 
+import uuid
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolecall.workbench.comparison.variables import Bindings, Template, Variables, leaves, shapes_that_differ
 
@@ -18,6 +22,23 @@ from rolecall.workbench.comparison.variables import Bindings, Template, Variable
 )
 def test_differing_words_of_texts_become_a_variable(one: str, two: str, template: Template) -> None:
     assert Variables().add(one, two) == template
+
+
+ADDRESSES = st.lists(st.sampled_from(["1", "96", "207"]), min_size=4, max_size=4).map(".".join)
+UIDS = st.sampled_from([0, 1, 2**32, 2**48, 2**64, 2**80, 2**96]).map(lambda number: str(uuid.UUID(int=number)))
+
+
+@given(
+    values=st.lists(ADDRESSES, min_size=3, max_size=3) | st.lists(UIDS, min_size=3, max_size=3),
+    around=st.sampled_from([("", ""), ("http://", ":80/"), ("at ", "."), ("a.", "-b"), ("1,", ",1"), ('["', '"]')]),
+)
+def test_any_address_or_uid_is_in_place_of_two_that_differ(values: list[str], around: tuple[str, str]) -> None:
+    """Those two may have parts in common by chance."""
+    one, two, other = (value.join(around) for value in values)
+    if one != two:
+        template = Variables().add(one, two)
+        assert Bindings().bind(template, other, "here") is None
+        assert Bindings().bind(template, f"x{other}", "here") == ("" if around[0] else None)
 
 
 def test_known_value_is_found_in_longer_texts() -> None:
