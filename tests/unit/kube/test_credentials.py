@@ -176,7 +176,7 @@ async def test_request_waits_for_new_credentials_after_expiry(tmp_path: Path, pl
 async def test_unresponsive_plugin_blocks_no_request_and_is_stopped(
     tmp_path: Path, plugin: Plugin, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rolecall.kube.credentials.PLUGIN_SECONDS", 0.5)
+    monkeypatch.setattr("rolecall.kube.credentials.PLUGIN_SECONDS", 3)
     plugin.set_token("first", dt.timedelta(minutes=4))
     found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
     plugin.block()

@@ -312,7 +312,7 @@ async def test_unreadable_owned_object_is_shown_with_the_reason(cluster_of_one: 
 async def test_slow_api_server_does_not_delay_the_page(
     cluster_of_one: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_tree, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(object_tree, "READ_SECONDS", 3)
     add_website(cluster_of_one)
     forever = asyncio.Event()
 

@@ -115,10 +115,10 @@ async def test_late_responses_of_server_that_makes_progress_count(pair: Pair, mo
     server.process.kill()
     await server.process.wait()
     server.process = await asyncio.create_subprocess_exec("sh", "-c", "while :; do :; done")
-    monkeypatch.setattr(client, "RESPONSE_LIMIT_SECONDS", 0.3)  # the kernel counts hundredths of a second
+    monkeypatch.setattr(client, "RESPONSE_LIMIT_SECONDS", 2)  # a busy machine may give it no CPU for a while
     starting = asyncio.create_task(server.start("1", INPUT))
     await end.request()
-    await asyncio.wait({starting}, timeout=1)
+    await asyncio.wait({starting}, timeout=3)
     assert not starting.done()
     process = psutil.Popen(SLEEP)
     descriptor = os.pidfd_open(process.pid)
@@ -126,7 +126,7 @@ async def test_late_responses_of_server_that_makes_progress_count(pair: Pair, mo
     os.close(descriptor)
     run = await soon(starting)
     process.kill()
-    await asyncio.wait({run.ended}, timeout=1)
+    await asyncio.wait({run.ended}, timeout=3)
     assert server.is_alive
     end.respond(ended="1", code=-9)
     assert await soon(run.wait()) == -9
