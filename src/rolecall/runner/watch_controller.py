@@ -243,8 +243,9 @@ class WatchController:
             changed_spec = old is not None and new is not None and old.generation != new.generation
             generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
             cause = change.cause(change.reason + generation)
+            version = cause.uid, cause.resource_version
             primary = PrimaryCause(
-                cause.text, cause.uid, cause.resource_version, cause.is_removal, changed_spec, priority=priority
+                cause.text, *version, cause.is_removal, changed_spec, is_relevant=is_relevant, priority=priority
             )
             self._enqueue(key, primary)
         if not self._has_started:
@@ -305,6 +306,8 @@ class WatchController:
 
     def _is_self_trigger(self, key: ObjectKey, cause: Cause) -> bool:
         """Return whether a cause that arrived during a run needs no further run."""
+        if isinstance(cause, PrimaryCause) and not cause.is_relevant and key not in self.reconciler.rejected:
+            return True  # it came while the object was being read, and the object can be run
         is_outdated = isinstance(cause, ReadCause) and not self.reads.sets.counts(key, cause)
         return is_outdated or self._self_triggers.is_self_trigger(key, cause)
 

@@ -147,6 +147,22 @@ async def test_any_change_of_a_rejected_primary_triggers(bench: Bench) -> None:
     assert await bench.due() == {ONE: ["Thing default/one: metadata.annotations"]}
 
 
+@pytest.mark.parametrize("can_run", [True, False])
+async def test_ignored_change_while_a_primary_is_read_triggers_only_if_it_cannot_run(
+    bench: Bench, *, can_run: bool
+) -> None:
+    """Such as the status of another controller. Until the primary is read, nobody knows whether it can run."""
+    bench.tell(THING, generation=1)
+    queue, rejected = bench.controller.queue, bench.controller.reconciler.rejected
+    queue.take()
+    rejected.add(ONE)
+    bench.tell(THING, "MODIFIED", generation=1, status={"a": 1})
+    if can_run:
+        rejected.discard(ONE)
+    queue.done(ONE, lambda cause: not bench.controller._is_self_trigger(ONE, cause))
+    assert await bench.due() == ({} if can_run else {ONE: ["Thing default/one: status.a"]})
+
+
 async def test_annotation_for_the_period_triggers(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     await bench.due()

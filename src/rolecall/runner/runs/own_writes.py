@@ -30,9 +30,13 @@ _NEVER_STARTED = ("", "", -math.inf)
 
 @dataclass(frozen=True, slots=True)
 class PrimaryCause(Cause):
-    """A change of the primary itself; ``changed_spec`` when its generation rose."""
+    """A change of the primary itself; ``changed_spec`` when its generation rose.
+
+    Without ``is_relevant`` it counts only while the primary can't be run as it is.
+    """
 
     changed_spec: bool = False
+    is_relevant: bool = True
 
 
 @dataclass(slots=True)
