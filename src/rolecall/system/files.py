@@ -62,6 +62,17 @@ def check_writable(path: Path) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def entries_of(directory: Path) -> list[Path]:
+    """Return what is in a directory, nothing if it can't be read: it may be removed in the meantime. Blocks.
+
+    ``Path.glob`` raises FileNotFoundError then, before Python 3.13.
+    """
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
+
+
 def _is_open_to_all(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_IWOTH and found.st_mode & stat.S_ISVTX)
 

@@ -21,6 +21,7 @@ from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.file_changes import changes_in
+from rolecall.system.files import entries_of
 from rolecall.system.logs import get_logger
 
 logger = get_logger("content")
@@ -60,25 +61,18 @@ def files_of(content: Content) -> Iterator[Path]:
     directory, *roles = directories_of(content)
     yield from _parts(directory)
     if not isinstance(content, RoleContent):
-        yield from (path for path in _entries(directory) if path.suffix in _NEIGHBORS)
-    for role in (role for directory in roles for role in _entries(directory)):
+        yield from (path for path in entries_of(directory) if path.suffix in _NEIGHBORS)
+    for role in (role for directory in roles for role in entries_of(directory)):
         yield from _parts(role)
 
 
 def _parts(directory: Path) -> Iterator[Path]:
     is_source = DefaultFilter()
-    for part in _entries(directory):
+    for part in entries_of(directory):
         if part.name in _PARTS or part.name.endswith(_PLUGINS):
             for parent, _, names in os.walk(part):
                 paths = (Path(parent, name) for name in names)
                 yield from (path for path in paths if is_source(Change.modified, str(path)))
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return list(directory.iterdir())
-    except OSError:
-        return []
 
 
 def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:

@@ -12,7 +12,6 @@ operator.
 """
 
 import asyncio
-import glob
 import os
 import secrets
 import shutil
@@ -31,7 +30,7 @@ from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.runner.runs.run import KUBECONFIG_PREFIX
 from rolecall.runner.runs.workspace import Workspace, workspaces_of
 from rolecall.system.blocking_work import run_in_thread
-from rolecall.system.files import DiskBudget, write_private
+from rolecall.system.files import DiskBudget, entries_of, write_private
 from rolecall.system.logs import get_logger
 
 logger = get_logger("workspace")
@@ -134,8 +133,7 @@ def _log_errors(work: Callable[[], None]) -> None:
 def _directories(root: Path, gvk: GVK) -> Iterator[Path]:
     for key in workspaces_of(root, gvk):
         artifacts = Workspace(root, gvk, key).path / "artifacts"
-        found = (artifacts / name for name in glob.glob("*", root_dir=artifacts))  # noqa: PTH207 - as in workspaces_of
-        yield from (each for each in found if each.is_dir() and not each.is_symlink())
+        yield from (each for each in entries_of(artifacts) if each.is_dir() and not each.is_symlink())
 
 
 def _changed_at(directory: Path) -> int:

@@ -9,7 +9,6 @@ Ansible's temporary directories are here, and a background job (``async``) that 
 marked as failed: otherwise ``async_status`` would report "not finished" forever.
 """
 
-import glob
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from typing import Any
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.ansible_config import directory_variables
 from rolecall.runner.runs.variables import variables_file
-from rolecall.system.files import write_private
+from rolecall.system.files import entries_of, write_private
 
 TEMPORARY = "tmp"
 """The directory for temporary files of the current run."""
@@ -185,10 +184,9 @@ class Workspace:
 def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
     """Return the objects of a kind that have a workspace; other directories are ignored. Blocks."""
     base = root.joinpath(*(part for part in (gvk.group, gvk.version, gvk.kind) if part))
-    # Reconciles remove workspaces meanwhile, which pathlib's glob doesn't expect before Python 3.13.
-    found = [Path(each).parts for depth in ("*", "*/*") for each in glob.glob(depth, root_dir=base)]  # noqa: PTH207
-    keys = [ObjectKey(parts[0] if len(parts) > 1 else "", parts[-1]) for parts in found]
-    return [key for key in keys if (Workspace(root, gvk, key).path / "env" / "extravars").is_file()]
+    directories = [each for parent in entries_of(base) for each in (parent, *entries_of(parent))]
+    found = [each.relative_to(base).parts for each in directories if (each / "env" / "extravars").is_file()]
+    return [ObjectKey(parts[0] if len(parts) > 1 else "", parts[-1]) for parts in found]
 
 
 def _write_or_remove(path: Path, content: str | None) -> None:

@@ -1,6 +1,8 @@
 import os
 import shutil
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,14 +96,14 @@ def test_runs_of_an_earlier_operator_count_while_workspaces_are_removed(
     """A directory that has been found may be gone when its entries are read; the others count."""
     size = size_on_disk(store(tmp_path, "1", "kept"))
     store(tmp_path, "2", "gone")
-    scan = os.scandir
 
-    def remove_and_scan(path: str) -> object:
+    def remove_and_read(read: Callable[[str], object], path: str) -> object:
         if str(path).endswith(f"/Foo/{vanishing}"):
-            shutil.rmtree(path)
-        return scan(path)
+            shutil.rmtree(path, ignore_errors=True)
+        return read(path)
 
-    monkeypatch.setattr(os, "scandir", remove_and_scan)
+    for name in ("scandir", "listdir"):  # pathlib uses both, depending on the version of Python
+        monkeypatch.setattr(os, name, partial(remove_and_read, getattr(os, name)))
     budget = ArtifactBudget(10 * size)
     budget.load(tmp_path, [KIND])
     assert budget.total_bytes == counted * size
