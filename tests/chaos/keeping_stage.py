@@ -189,7 +189,7 @@ class Stage:
 
     @asynccontextmanager
     async def tags(self) -> AsyncIterator[None]:
-        """Let runs have only the tasks with a tag meanwhile; this restarts the operator twice."""
+        """Let runs have only the tasks with a tag in the meantime; this restarts the operator twice."""
         async with self._restarting:
             self.replica.operator.environment["ANSIBLE_RUN_TAGS"] = "prune"
             self.replica.kill()

@@ -278,7 +278,7 @@ class Story:
         async def look() -> int:
             return self._ended()
 
-        with suppress(AssertionError):  # the operator may be killed meanwhile, and has nothing to do then
+        with suppress(AssertionError):  # the operator may be killed in the meantime, and has nothing to do then
             await eventually(look, lambda ended: ended >= count, 20.0, "a run ends")
 
     async def _inventory(self) -> str:

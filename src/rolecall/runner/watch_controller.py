@@ -243,9 +243,14 @@ class WatchController:
             changed_spec = old is not None and new is not None and old.generation != new.generation
             generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
             cause = change.cause(change.reason + generation)
-            version = cause.uid, cause.resource_version
             primary = PrimaryCause(
-                cause.text, *version, cause.is_removal, changed_spec, is_relevant=is_relevant, priority=priority
+                cause.text,
+                cause.uid,
+                cause.resource_version,
+                cause.is_removal,
+                changed_spec,
+                is_relevant,
+                priority=priority,
             )
             self._enqueue(key, primary)
         if not self._has_started:

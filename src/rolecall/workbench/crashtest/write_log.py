@@ -124,8 +124,17 @@ class WriteLog(OwnWrites):
         is_created = info.verb == "create" and not info.subresource
         prefix = metadata.get("generateName") if is_created else ""
         name = f"{prefix}*" if prefix else str(metadata.get("name") or "") if is_created else ""
-        sent = Write(proxied.method, proxied.path, name, proxied.origin)
-        self._number(replace(sent, ident=ident, body=proxied.body, content_type=proxied.content_type))
+        self._number(
+            Write(
+                proxied.method,
+                proxied.path,
+                name,
+                proxied.origin,
+                ident=ident,
+                body=proxied.body,
+                content_type=proxied.content_type,
+            )
+        )
 
     def _number(self, write: Write) -> None:
         self.writes.append(write)
