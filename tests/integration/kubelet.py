@@ -91,7 +91,7 @@ def running_kubelet(control_plane: ControlPlane, directory: Path, target_port: i
         yield kubelet
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _answers(kubelet: Kubelet) -> list[RawObject]:

@@ -440,7 +440,7 @@ async def test_killed_operator_leaves_no_process_of_a_run(bench: Bench, tasks: s
         await until(lambda: has_module(job.ident))
         operator.send_signal(signal.SIGKILL)
         operator.wait()
-        await until(lambda: processes_of_run(job.ident) == [], seconds=10)
+        await until(lambda: processes_of_run(job.ident) == [])
     finally:
         operator.kill()
         operator.wait()

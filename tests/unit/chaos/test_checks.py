@@ -50,7 +50,7 @@ def test_a_process_is_found_by_its_mark_wherever_it_is() -> None:
     assert found.pid == int(started.stdout)
     assert "sleep 60" in process_table.described(found)
     found.kill()
-    found.wait(10)
+    found.wait(60)
     assert process_table.marked("of-this-test") == []
 
 

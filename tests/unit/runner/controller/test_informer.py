@@ -523,7 +523,7 @@ async def test_slow_objects_let_other_tasks_run(server: FakeServer, *, is_in_lis
     async with running(world):
         if not is_in_list:
             put_all()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
     assert len(turns) >= 25
 
 

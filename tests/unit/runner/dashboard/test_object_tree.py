@@ -321,7 +321,7 @@ async def test_slow_api_server_does_not_delay_the_page(
         return web.json_response({})
 
     cluster_of_one.api.handlers["GET", "/api/v1/namespaces/default/pods"] = hang
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         view = await cluster_of_one.view()
     forever.set()
     assert [each["name"] for each in view["owned"][0]["owned"]] == ["web-1"]

@@ -198,7 +198,7 @@ async def ask(run: Run, request_line: str, *headers: str, body: bytes = b"") -> 
     lines = [request_line, f"Host: {host}", authorization, f"Content-Length: {len(body)}", *headers, "", ""]
     writer.write("\r\n".join(lines).encode("utf-8", "surrogateescape") + body)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return int((await reader.readline()).split(b" ")[1])
     finally:
         writer.close()

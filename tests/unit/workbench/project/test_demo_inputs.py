@@ -216,7 +216,7 @@ def test_an_operator_that_does_not_listen_is_killed(operator: OperatorProcess, m
 def test_an_operator_that_ended_by_itself_is_seen(operator: OperatorProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(operator, "print('bye', flush=True)", monkeypatch)
     assert operator._process is not None
-    operator._process.wait(10)
+    operator._process.wait(60)
     assert operator.has_ended
 
 
