@@ -19,7 +19,7 @@ import psutil
 PROJECT = Path(__file__).parents[2]
 ROLECALL = (sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json")
 ANSIBLE_OPERATOR = (str(Path(sys.executable).with_name("ansible-operator")), "run")
-STOP_SECONDS = 40.0
+STOP_SECONDS = 90.0
 EVERY_NAMESPACE = ""
 
 

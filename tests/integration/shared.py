@@ -128,6 +128,16 @@ class Thing:
             look, lambda runs: runs >= count, TIMEOUT_SECONDS, f"{count} runs of {self.gvk.kind} {self.name}"
         )
 
+    async def ends_at_least(self, count: int) -> None:
+        """Wait until so many runs of it have ended."""
+
+        async def look() -> int:
+            return self.ended()
+
+        await eventually(
+            look, lambda ended: ended >= count, TIMEOUT_SECONDS, f"{count} ended runs of {self.gvk.kind} {self.name}"
+        )
+
     def messages(self, message: str) -> list[dict[str, Any]]:
         """Return the lines of the operator's log with this message about it."""
         place = {"namespace": self.world.namespace, "name": self.name}

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rolecall.kube.metadata import metadata_of
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import GVK, RawObject
 from tests.integration.operators import Operator
 from tests.integration.songs import END, expected, manifest, seeds, song, word, words
 from tests.support.world import HIKAWA, KIYOSHI, TIMEOUT_SECONDS, ZUNDOKO, World, always, eventually, names
@@ -34,14 +34,16 @@ async def recording(world: World) -> AsyncIterator[list[tuple[float, str, str]]]
     """Watch Zundokos and Kiyoshis during the block; yield the growing list of (seconds, type of event, name)."""
     seen: list[tuple[float, str, str]] = []
 
-    async def listen(gvk: object) -> None:
-        async for _, version in world.client.list_pages(gvk, world.namespace):  # type: ignore[arg-type]
-            start = version
-        async for kind, obj in world.client.watch(gvk, world.namespace, start, 600):  # type: ignore[arg-type]
+    async def version(gvk: GVK) -> str:
+        return [found async for _, found in world.client.list_pages(gvk, world.namespace)][-1]
+
+    async def listen(gvk: GVK, start: str) -> None:
+        async for kind, obj in world.client.watch(gvk, world.namespace, start, 600):
             if kind in ("ADDED", "DELETED"):
                 seen.append((time.monotonic(), kind, str(metadata_of(obj)["name"])))
 
-    tasks = [asyncio.create_task(listen(gvk)) for gvk in (ZUNDOKO, KIYOSHI)]
+    starts = {gvk: await version(gvk) for gvk in (ZUNDOKO, KIYOSHI)}
+    tasks = [asyncio.create_task(listen(gvk, start)) for gvk, start in starts.items()]
     try:
         yield seen
     finally:
@@ -96,6 +98,10 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
     """A runner that is killed during a song and restarted repeats no number and changes no word."""
     seed = next(seeds(7))
     async with recording(world) as seen:
+
+        async def look() -> int:
+            return len(seen)
+
         await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
         for least in (2, 4):
             await eventually(
@@ -107,6 +113,7 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
             operator.kill()
             operator.start()
         await wait_for_kiyoshi(world, "hikawa-sample")
+        await eventually(look, lambda count: count >= 8, TIMEOUT_SECONDS, "seven words and one Kiyoshi")
     assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
     said = [name for _, kind, name in seen if kind == "ADDED"]
     assert said == [*expected("hikawa-sample", song(seed)), "hikawa-sample-kiyoshi"]
@@ -117,7 +124,7 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
 async def test_says_a_deleted_word_again(world: World) -> None:
     """A Zundoko that is deleted during the song is recreated with its number and its word."""
     seed = next(seeds(8))
-    await world.create(manifest("hikawa-sample", seed, intervalMillis=500))
+    await world.create(manifest("hikawa-sample", seed, intervalMillis=1500))
     await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= 3, TIMEOUT_SECONDS, "three words")
     await world.delete(ZUNDOKO, "hikawa-sample-zundoko-002")
     await wait_for_kiyoshi(world, "hikawa-sample")

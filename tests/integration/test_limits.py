@@ -60,7 +60,7 @@ async def test_disk_and_memory_do_not_grow_with_runs(world: World, thing_operato
         assert operator.messages("Removed old artifacts: total size exceeds --max-artifacts-size")
         failed = await world.get(THING, "thing-0")
         assert "as asked" in condition(failed, "Failure")["message"]
-        assert is_true(await world.get(THING, "thing-1"), "Successful")
+        await world.wait_for(THING, "thing-1", lambda obj: is_true(obj, "Successful"))
     finally:
         assert operator.stop() == 0
     # Runs that were ended with the operator are in it too; links and directories count.

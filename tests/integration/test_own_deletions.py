@@ -71,6 +71,7 @@ async def test_users_deletion_during_a_run_triggers_a_run(world: World, things: 
     thing = things["with-a-user"]
     await thing.create({"gate": str(thing.operator.directory / "gate"), "admin": str(thing.operator.kubeconfig)})
     await world.wait_for(CONFIG_MAP, "kept", bool)
+    await thing.runs_at_least(2)
     assert await quiet(thing, 3.0) == 2
     assert await world.find(CONFIG_MAP, "kept")
     assert await world.find(CONFIG_MAP, "temporary") is None

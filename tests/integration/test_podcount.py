@@ -76,5 +76,9 @@ async def test_its_own_label_starts_no_run(world: World, running: Operator) -> N
     await eventually(
         lambda: world.pods(app="counted"), lambda pods: victim not in names(pods), TIMEOUT_SECONDS, "it is gone"
     )
-    assert await settled(running, world) > before
+
+    async def runs() -> int:
+        return running.runs("ReplicaSet", NAME, namespace=world.namespace)
+
+    await eventually(runs, lambda count: count > before, TIMEOUT_SECONDS, "a run follows")
     await wait_for_count(world, 2)

@@ -46,7 +46,7 @@ def test_orphans_of_a_run_are_killed_without_zombies() -> None:
 
 
 def assert_killed_as_abandoned(ident: str, process: subprocess.Popen[bytes]) -> None:
-    """Check that nothing is left of a run; an operator of a test that runs at the same time may be the first to kill it."""
+    """Check that nothing is left of a run. An operator of another test may be the first to kill it."""
     kill_abandoned_runs()
     process.wait(timeout=60)
     assert processes_of_run(ident) == []
