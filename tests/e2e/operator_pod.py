@@ -22,7 +22,7 @@ def leader(cluster: Cluster) -> str:
 def in_operator(cluster: Cluster, *command: str) -> str:
     """Run a command in the pod that leads and return what it printed."""
     # After a rollout, there is no leader for a moment.
-    pod = eventually(lambda: leader(cluster), bool, 120, "a replica leads")
+    pod = eventually(lambda: leader(cluster), bool, 480, "a replica leads")
     return cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", *command)
 
 

@@ -39,7 +39,7 @@ def test_run_reaches_a_pod_through_the_proxy_as_any_user(project: Cluster) -> No
     found = eventually(
         lambda: project.get("subresourcestest/sample", "-n", NAMESPACE),
         lambda obj: is_true(obj, "Successful"),
-        120,
+        480,
         "the project's role has run",
     )
     said = {key: found["status"].get(key) for key in ("execCommandStdout", "execCommandStderr", "logs")}
@@ -74,7 +74,7 @@ def test_bash_finds_our_python_on_a_base_that_activates_its_own(project: Cluster
 def test_the_first_process_of_the_container_reaps_orphans(project: Cluster) -> None:
     orphan = in_pod(project, "sh", "-c", "sleep 1 >/dev/null & echo $!").strip()
     look = ("sh", "-c", f"cat /proc/{orphan}/stat 2>/dev/null || echo gone")
-    eventually(lambda: in_pod(project, *look), lambda seen: seen.strip() == "gone", 120, "the orphan was reaped")
+    eventually(lambda: in_pod(project, *look), lambda seen: seen.strip() == "gone", 480, "the orphan was reaped")
     assert in_pod(project, "cat", "/proc/1/comm").strip() == "rolecall-init"
 
 

@@ -116,7 +116,7 @@ def web(cluster: Cluster, runner_image: str, tmp_path_factory: pytest.TempPathFa
 def test_every_sample_is_reconciled(web: Project) -> None:
     web.cluster.kubectl("apply", "-k", str(web.directory / "deploy/samples"))
     eventually(web.written, lambda seen: seen == MESSAGES, 240, "each sample has its ConfigMap")
-    eventually(web.reported, lambda seen: seen == MESSAGES, 120, "each sample says so in its status")
+    eventually(web.reported, lambda seen: seen == MESSAGES, 480, "each sample says so in its status")
 
 
 def test_deleted_dependents_are_recreated(web: Project) -> None:
@@ -137,16 +137,18 @@ def test_the_image_has_what_a_run_by_hand_needs(web: Project) -> None:
 def test_record_of_a_failure_is_read_in_the_pod(web: Project, tmp_path: Path) -> None:
     web.set_spec(message="refused")
     website = "website/website-sample", "-n", "website-sample"
-    web.cluster.kubectl("wait", *website, "--for=condition=Failure", "--timeout=120s")
+    web.cluster.kubectl("wait", *website, "--for=condition=Failure", "--timeout=480s")
     page = Reader(guide("docs/guides/replay.md"), web.cluster, tmp_path)
     _, *commands = RECORDS_IN_A_CLUSTER
+    # The record is written after the status.
+    eventually(lambda: page.do_together(commands[:2]), lambda seen: "failed" in seen, 240, "the failure is recorded")
     listed = page.do_together(commands)
     assert "Website" in listed
     assert "failed" in listed
     shown = web.cluster.do("rolecall", "record", "show", str(tmp_path / "failure.jsonl"))
     assert "Refuse a message" in shown
     web.set_spec(message=MESSAGES["website"])
-    web.cluster.kubectl("wait", *website, "--for=condition=Successful", "--timeout=120s")
+    web.cluster.kubectl("wait", *website, "--for=condition=Successful", "--timeout=480s")
 
 
 def test_upgrade_applies_the_new_field_of_the_kind_before_the_role_that_uses_it(
@@ -165,7 +167,7 @@ def test_upgrade_applies_the_new_field_of_the_kind_before_the_role_that_uses_it(
     web.cluster.wait_for_rollout("web", NAMESPACE)
     eventually(web.data, lambda seen: seen.get("footer") == "none", 240, "the new role has run for the existing object")
     web.set_spec(footer="by us")
-    eventually(web.data, lambda seen: seen.get("footer") == "by us", 120, "the new field has an effect")
+    eventually(web.data, lambda seen: seen.get("footer") == "by us", 480, "the new field has an effect")
 
 
 def test_rollback_reconciles_existing_objects_and_keeps_the_new_field(web: Project) -> None:

@@ -103,12 +103,12 @@ def test_namespace_rejects_pods_with_more_permissions(deployed: Cluster) -> None
 
 
 def test_another_replica_takes_over_without_lost_or_repeated_runs(deployed: Cluster) -> None:
-    first = eventually(lambda: leader(deployed), bool, 120, "a replica leads")
+    first = eventually(lambda: leader(deployed), bool, 480, "a replica leads")
     deployed.namespace("takeover")
     deployed.apply(TAKEOVER)
     eventually(lambda: words(deployed), lambda seen: len(seen) > 5, 240, "the song has begun")
     deployed.kubectl("delete", "pod", first, "-n", NAMESPACE, "--wait=false")
-    eventually(lambda: leader(deployed), lambda name: name not in ("", first), 120, "the other replica leads")
+    eventually(lambda: leader(deployed), lambda name: name not in ("", first), 480, "the other replica leads")
     sung = eventually(lambda: words(deployed), lambda seen: len(seen) >= WORDS_DURING_TAKEOVER, 360, "the song goes on")
     assert sung == [f"song-zundoko-{number:03d}" for number in range(1, len(sung) + 1)]
     assert gaps(deployed.items("zundokos", "takeover")) > 0.49
@@ -196,7 +196,7 @@ def test_secured_metrics_need_a_token(deployed: Cluster, page: Reader) -> None:
 def test_dashboard_is_served_through_a_forwarded_port(deployed: Cluster) -> None:
     deployed.make("deploy", f"IMG={OPERATOR}", "COMPONENTS=podcount dashboard")
     deployed.wait_for_rollout()
-    pod = eventually(lambda: leader(deployed), bool, 120, "a replica leads")
+    pod = eventually(lambda: leader(deployed), bool, 480, "a replica leads")
     read = (*deployed.environment.run_in, "env", "no_proxy=*", sys.executable, "-c", FETCH)
 
     def look() -> Document:
@@ -217,10 +217,11 @@ def test_upgrade_to_a_changed_role_reconciles_existing_objects(
 ) -> None:
     assert changed_image == CHANGED
     page.do(f"make deploy IMG={CHANGED} COMPONENTS=podcount")
+    deployed.wait_for_rollout()
     eventually(
         lambda: deployed.get("deployment/foo-deployment", "-n", "foo-sample")["metadata"]["annotations"],
         lambda seen: seen.get("e2e.rolecall.dev/role") == "changed",
-        120,
+        480,
         "the changed role has run for the Foo that was there",
     )
 

@@ -262,7 +262,7 @@ CASES: Final[Mapping[str, Case]] = {
     definition: {data: {waits: "{{ lock.waits | default('') }}x"}}
   when: is_taken
 - name: Come back later
-  operator_sdk.util.requeue_after: {time: 1s}
+  operator_sdk.util.requeue_after: {time: 1ms}
   when: is_taken
 - name: Take the lock
   kubernetes.core.k8s:

@@ -331,7 +331,7 @@ def as_in_guide(text: str, namespace: str) -> str:
 
 def test_output_and_example_for_the_role_of_the_guide_are_those_of_the_guide(command: Command, tmp_path: Path) -> None:
     file = manifest(tmp_path, SHOP)
-    code, out, _ = command.run("-f", file, "--edits", "8", "--seed", "4711")
+    code, out, _ = command.run("-f", file, "--edits", "8", "--minutes", "60", "--seed", "4711")
     assert code == 2
     assert as_in_guide(out, command.project.namespace) in re.sub(r" in [\dms]+: ", " in 9s: ", GUIDE), out
 
@@ -378,7 +378,7 @@ def test_live_object_is_explored_as_if_new_and_the_cluster_stays_the_same(comman
 
 
 def test_remedies_of_the_guide_have_no_findings(command: Command, tmp_path: Path) -> None:
-    code, out, err = command.run("-f", manifest(tmp_path, FIXED), "--edits", "8", "--seed", "4711")
+    code, out, err = command.run("-f", manifest(tmp_path, FIXED), "--edits", "8", "--minutes", "60", "--seed", "4711")
     assert code == 0, out + err
 
 

@@ -131,10 +131,15 @@ def is_available(obj: RawObject) -> bool:
     return bool((obj.get("status") or {}).get("availableReplicas") == obj["spec"]["replicas"])
 
 
+def is_of_pods(obj: RawObject) -> bool:
+    """Return whether this is an Event about pods, which controllers post at any time."""
+    return obj.get("involvedObject", {}).get("kind") in ("Pod", "ReplicaSet", "Deployment")
+
+
 async def versions_in(world: World) -> dict[str, str]:
     """Return the resource versions of the objects in a namespace, by kind and name."""
     kinds = (CONFIG_MAP, SECRET, DEPLOYMENT, REPLICA_SET, POD, SERVICE, EVENT, THING, PLAIN, FINAL)
-    found = [(gvk.kind, obj["metadata"]) for gvk in kinds for obj in await world.objects(gvk)]
+    found = [(gvk.kind, obj["metadata"]) for gvk in kinds for obj in await world.objects(gvk) if not is_of_pods(obj)]
     return {f"{kind} {metadata['name']}": metadata["resourceVersion"] for kind, metadata in found}
 
 

@@ -1,5 +1,6 @@
 """Planned runs of a real Ansible, cold and warm: what runs, what is withheld, and what ends a plan. No cluster."""
 
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -290,7 +291,7 @@ async def test_an_end_on_one_host_ends_the_plan_on_all_and_for_later_plays(warm:
             - name: Use it
               ansible.builtin.debug: {{msg: "{{{{ asked.stdout }}}}"}}
               when: inventory_hostname == 'one'
-            - {{name: Wait, ansible.builtin.wait_for: {{timeout: 10}}}}
+            - {{name: Wait, ansible.builtin.wait_for: {{path: /never, timeout: 60}}, ignore_errors: true}}
             - {{name: Go on, ansible.builtin.set_stats: {{data: {{went_on: true}}}}}}
         - hosts: localhost
           gather_facts: false
@@ -298,7 +299,9 @@ async def test_an_end_on_one_host_ends_the_plan_on_all_and_for_later_plays(warm:
             - {{name: Later, ansible.builtin.set_stats: {{data: {{later: true}}}}}}
     """)
     planned = await warm.run(playbook)
-    assert planned.ended.startswith("complete up to task 4: Use it: uses the result of 'Ask'")
+    ended = re.match(r"complete up to task (\d+): Use it: uses the result of 'Ask'", planned.ended)
+    assert ended, planned.ended
+    assert int(ended[1]) == 4 or strategy == "free"  # then a host may have reached the next task
     assert not {"went_on", "later"} & planned.summary.stats.keys()
 
 

@@ -25,6 +25,9 @@ _REST_OF_WORD: Final = re.compile(r"\A[A-Za-z0-9]*")
 _WHOLE: Final = re.compile(r"(?<!\d)\d{1,3}(?:\.\d{1,3}){3}(?!\d)|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """Addresses and uids. They are chosen as a whole, so a part that two of them have in common is a coincidence."""
 
+_IN_PASSWORDS: Final = ".,:-_"
+"""Punctuation of Ansible's passwords: it is a coincidence too if two texts have nothing else in common at an end."""
+
 
 def text_of(value: Any) -> str:
     """Return a value as text."""
@@ -63,9 +66,9 @@ class Variables:
 
     def add(self, one: str, two: str) -> Template:
         """Return the template of two texts that differ, with its new variables. Add short texts first."""
-        return tuple(part for part in self._parts(one, two) if part != "")
+        return tuple(part for part in self._parts(one, two, is_whole=True) if part != "")
 
-    def _parts(self, one: str, two: str) -> Iterator[str | int]:
+    def _parts(self, one: str, two: str, *, is_whole: bool = False) -> Iterator[str | int]:
         if one == two:
             yield one
             return
@@ -78,6 +81,9 @@ class Variables:
                 yield from self._parts(before[1], after[1])
                 return
         start, end = _common_words(one, two)
+        if is_whole:
+            start = start if one[:start].strip(_IN_PASSWORDS) else 0
+            end = end if one[len(one) - end :].strip(_IN_PASSWORDS) else 0
         stop_one, stop_two = len(one) - end, len(two) - end
         yield one[:start]
         yield self._numbers.setdefault((one[start:stop_one], two[start:stop_two]), len(self._numbers))

@@ -31,7 +31,7 @@ from rolecall.workbench.crashtest.object_under_test import (
     Uninterrupted,
 )
 from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict
-from rolecall.workbench.crashtest.simulated_operator import Limits, Outcome
+from rolecall.workbench.crashtest.simulated_operator import MAX_REQUEUE_SECONDS, MAX_ROUNDS, Limits, Outcome
 from rolecall.workbench.plan.model import PlanError, PlanRequest
 from rolecall.workbench.plan.planner import Report, Target, Targets, import_targets, read_objects, targets_of
 from rolecall.workbench.plan.reconciles import PlanContext, plan_context
@@ -219,7 +219,8 @@ class Trials:
         first, started = self.first, time.monotonic()
         longest = max(first.seconds, self.second.seconds)
         limits = Limits(
-            max(_MIN_SECONDS, 10 * longest), min(UNINTERRUPTED_LIMITS.wait_seconds, max(_MIN_WAIT_SECONDS, 2 * longest))
+            max(_MIN_SECONDS, MAX_ROUNDS * (longest + MAX_REQUEUE_SECONDS)),
+            min(UNINTERRUPTED_LIMITS.wait_seconds, max(_MIN_WAIT_SECONDS, 2 * longest)),
         )
         work = await tested.interrupted(
             first.snapshots[number - 1],

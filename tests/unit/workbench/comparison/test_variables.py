@@ -18,6 +18,8 @@ from rolecall.workbench.comparison.variables import Bindings, Template, Variable
         ("a-x7k2p-b", "a-x9k2p-b", ("a-", 0, "-b")),
         ("prefix", "prefixes", (0,)),
         ("same", "same", ("same",)),
+        ("-password:", "-of-another-run:", (0,)),
+        ("a-password", "a-word", ("a-", 0)),
     ],
 )
 def test_differing_words_of_texts_become_a_variable(one: str, two: str, template: Template) -> None:

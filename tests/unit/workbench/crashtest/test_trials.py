@@ -130,8 +130,8 @@ def test_role_that_never_settles_is_noted_unless_it_is_incomplete() -> None:
     assert trials_of(tested, uninterrupted(SAME, is_unchanging=False, stopped_at="Ask")).notes() == []
 
 
-async def test_trial_may_take_ten_times_as_long_as_an_uninterrupted_run(tmp_path: Path) -> None:
+async def test_trial_has_time_for_all_its_rounds(tmp_path: Path) -> None:
     tested = FakeObject(SAME, SettleResult(Outcome.SETTLED))
     await trials_of(tested, second=uninterrupted(SAME, seconds=20)).at(1, tmp_path, as_object(tested))
     await trials_of(tested).at(1, tmp_path, as_object(tested))
-    assert tested.limits == [Limits(200.0, 40.0), Limits(60.0, 15.0)]
+    assert tested.limits == [Limits(630.0, 40.0), Limits(60.0, 15.0)]
