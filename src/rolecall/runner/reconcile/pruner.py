@@ -99,23 +99,19 @@ class Pruner:
         is_confirmed = annotation_of(primary, PRUNE_ANNOTATION) == CONFIRM
         complete = CompleteRun(inputs, own, run, is_confirmed)
         self._previous[key] = complete.digest
-        decision = decide(inventory, complete, previous, options, now=self.now())
+        now = self.now()  # for the texts too: a request may take longer than the time that they show
+        decision = decide(inventory, complete, previous, options, now=now)
         if not decision.is_stable:
             return self._await_stability(key, inputs, decision)
         self._attempts.pop(key, None)
-        self._announce(primary, decision, options)
+        self._announce(primary, decision, options, now)
         left, deleted, reasons = await self._delete(context, inputs, decision)
         await self._write(primary, left, is_used=is_confirmed and bool(deleted))
         again_at = self.now() + WAIT_SECONDS if reasons else decision.again_at
         remarks = tuple(filter(None, [decision.remark, *reasons]))
-        obsolete = tuple(f"{each}: {self._no_longer_named(options.due_at(each), options)}" for each in left.obsolete)
+        obsolete = tuple(f"{each}: {_no_longer_named(options.due_at(each), options, now)}" for each in left.obsolete)
         texts = {"reasons": remarks, "obsolete": obsolete, "deleted": tuple(map(str, deleted))}
         return Pruning(again_at, texts=texts)
-
-    def _no_longer_named(self, due: float, options: PruneOptions) -> str:
-        after = format_duration(max(0, math.ceil(due - self.now())))
-        verdict = f"deleted after {after}" if options.deletes else "not deleted, because the mode is report"
-        return f"no longer named by the role, {verdict}"
 
     def _await_stability(self, key: ObjectKey, inputs: str, decision: Decision) -> Pruning:
         count = self._attempts.get(key, {}).get(inputs, 0) + 1
@@ -141,9 +137,9 @@ class Pruner:
             found.append(InventoryObject(each, seen.version, resource.gvk.kind, seen.uid))
         return tuple(found)
 
-    def _announce(self, primary: RawObject, decision: Decision, options: PruneOptions) -> None:
+    def _announce(self, primary: RawObject, decision: Decision, options: PruneOptions, now: float) -> None:
         if newly := decision.newly_obsolete:
-            why = self._no_longer_named(min(map(options.due_at, newly)), options)
+            why = _no_longer_named(min(map(options.due_at, newly)), options, now)
             logger.info("Objects are obsolete", objects=_listed(newly), deletes=options.deletes)
             message = f"{why.capitalize()}: {_listed(newly)}"
             self.record_event(primary, EventSpec(NORMAL, "ObjectsObsolete", message))
@@ -237,6 +233,12 @@ class Pruner:
         """Drop the state of a deleted object."""
         self._previous.pop(key, None)
         self._attempts.pop(key, None)
+
+
+def _no_longer_named(due: float, options: PruneOptions, now: float) -> str:
+    after = format_duration(max(0, math.ceil(due - now)))
+    verdict = f"deleted after {after}" if options.deletes else "not deleted, because the mode is report"
+    return f"no longer named by the role, {verdict}"
 
 
 def _listed(objects: Sequence[InventoryObject]) -> str:
