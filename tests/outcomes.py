@@ -16,7 +16,7 @@ MASKS = (
     (r"/\S+/kubeconfig", "KUBECONFIG"),
     (r"\b(hello|nginx)-[0-9a-z]+-[0-9a-z]{5}\b", r"\1-POD"),
     (r"\(process \d+\)", "PROCESS"),
-    (r"\b\d+(\.\d+)?m?s\b", "AGE"),
+    (r"\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b", "AGE"),
     (r"\b(numZundokos(?:Said)?)=\d+", r"\1=WORDS"),
     (r": \d+ MB above \S+", ": SIZE above BASE"),
     (r"\*{3,}$", "***"),

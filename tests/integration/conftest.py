@@ -147,8 +147,8 @@ async def wait_until_ready(operator: Operator) -> None:
 
 
 async def wait_until_quiet(operator: Operator) -> None:
-    """Wait until no run has started for some seconds, which are longer than a run."""
+    """Wait until no run is going on, and none has started for some seconds."""
     before = -1
-    while (runs := len(operator.messages("Reconcile started"))) != before:
+    while (runs := len(operator.messages("Reconcile started"))) != before or operator.job_processes():
         before = runs
         await asyncio.sleep(QUIET_SECONDS)

@@ -134,6 +134,8 @@ def copy_project(directory: Path, *parts: str) -> None:
     for part in parts:
         source = PROJECT / part
         if source.is_dir():
-            shutil.copytree(source, directory / part, dirs_exist_ok=True)
+            # Files of __pycache__ come and go while other tests import the roles' plugins.
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, directory / part, ignore=ignore, dirs_exist_ok=True)
         else:
             shutil.copy(source, directory / part)

@@ -129,7 +129,11 @@ async def test_object_has_its_tree_events_and_masked_spec(tmp_path: Path, define
 
         pods = [["Pod", "ready"], ["Pod", "ready"]]
         tree = [["Secret", "ready"], ["Deployment", "ready", ["ReplicaSet", "ready", *pods]]]
-        view = await eventually(look, lambda seen: outline(seen["owned"]) == tree, TIMEOUT_SECONDS, "the tree is ready")
+
+        def is_complete(seen: Any) -> bool:
+            return outline(seen["owned"]) == tree and bool(seen["events"])
+
+        view = await eventually(look, is_complete, TIMEOUT_SECONDS, "the tree is ready, and an Event is there")
         assert view["notes"] == []
         assert [(each["reason"], each["count"]) for each in view["events"]] == [("Reconciled", 1)]
         assert view["spec"] == ["spec:", "  pin: (masked)", "  size: 2", "  url: https://(masked)@db"]

@@ -21,7 +21,7 @@ from rolecall.cli.run import ansible_operator_program
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.binaries import find_binaries
 from rolecall.workbench.project.scaffold import NewKind, create_api, init_project
-from tests.integration.operators import PROJECT, Operator
+from tests.integration.operators import Operator, copy_project
 from tests.support.world import TIMEOUT_SECONDS, eventually
 
 DIGEST = "0123456789abcdef" * 4
@@ -57,9 +57,17 @@ def runner(kubeconfig: Path, directory: Path) -> Run:
 
 
 @pytest.fixture(scope="module")
-def run(empty: ControlPlane) -> Run:
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the deployment: ``make deploy`` writes ``.deploy``, and so do other tests at the same time."""
+    directory = tmp_path_factory.mktemp("repository")
+    copy_project(directory, "Makefile", "deploy")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def run(empty: ControlPlane, repository: Path) -> Run:
     """Return a way to run commands of this repository against the empty cluster."""
-    return runner(empty.kubeconfig, PROJECT)
+    return runner(empty.kubeconfig, repository)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +94,15 @@ def components(project: Path) -> list[str]:
     return sorted(path.name for path in (project / "deploy/components").iterdir())
 
 
+async def wait_until_permitted(run: Run, *question: str) -> None:
+    """Wait until ``kubectl auth can-i`` answers yes: the API server applies new RBAC rules after a moment."""
+
+    async def look() -> str:
+        return run("sh", "-c", 'kubectl auth can-i "$@" || true', "sh", *question).strip()
+
+    await eventually(look, "yes".__eq__, TIMEOUT_SECONDS, " ".join(question))
+
+
 def built(project: Path, names: tuple[str, ...], run: Run) -> list[Document]:
     """Return the objects of the deployment with components."""
     overlay = project / ".deploy/test"
@@ -97,9 +114,9 @@ def built(project: Path, names: tuple[str, ...], run: Run) -> list[Document]:
 
 @pytest.mark.parametrize("which", ["repository", "web"])
 def test_any_components_combine_and_the_operator_accepts_their_flags(
-    which: str, web: Path, empty: ControlPlane
+    which: str, web: Path, repository: Path, empty: ControlPlane
 ) -> None:
-    project = web if which == "web" else PROJECT
+    project = web if which == "web" else repository
     run = runner(empty.kubeconfig, project)
     every = components(project)
     for names in itertools.chain.from_iterable(itertools.combinations(every, size) for size in (0, 1, 2, len(every))):
@@ -120,7 +137,7 @@ def test_any_components_combine_and_the_operator_accepts_their_flags(
 
 
 def test_namespaced_operator_has_no_permissions_in_the_cluster_except_for_tokens_of_clients(
-    web: Path, run: Run
+    web: Path, repository: Path, run: Run
 ) -> None:
     others = [name for name in components(web) if name != "namespaced"]
     objects = built(web, (*others, "namespaced"), run)
@@ -128,7 +145,8 @@ def test_namespaced_operator_has_no_permissions_in_the_cluster_except_for_tokens
     bound = {each["roleRef"]["name"] for each in objects if each["kind"] == "ClusterRoleBinding"}
     assert roles == {"web-metrics-auth", "web-metrics-reader", "web-website-viewer", "web-website-editor"}
     assert bound == {"web-metrics-auth"}
-    objects = built(PROJECT, (*[name for name in components(PROJECT) if name != "namespaced"], "namespaced"), run)
+    others = [name for name in components(repository) if name != "namespaced"]
+    objects = built(repository, (*others, "namespaced"), run)
     assert {each["roleRef"]["name"] for each in objects if each["kind"] == "ClusterRoleBinding"} == {
         "rolecall-metrics-auth"
     }
@@ -148,9 +166,8 @@ async def test_namespaced_operator_reconciles_with_its_roles_alone(
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     run("kubectl", "create", "namespace", "shop")
     run("make", "deploy", "DEPLOY=deploy/shop")
-    may = ("kubectl", "auth", "can-i", "list", "websites.shop.example.com", "--as")
     account = "system:serviceaccount:shop:web"
-    assert run(*may, account, "-n", "shop").strip() == "yes"
+    await wait_until_permitted(run, "list", "websites.shop.example.com", "--as", account, "-n", "shop")
     sample = next(yaml.safe_load_all((web / "deploy/samples" / "website.yaml").read_text().split("---\n")[-1]))
     sample["metadata"]["namespace"] = "shop"
     (tmp_path / "sample.yaml").write_text(yaml.safe_dump(sample))
@@ -225,7 +242,7 @@ def test_make_deploy_of_a_project_takes_any_image(run: Run, web: Path, image: st
     assert f"image: {image}\n" in run("kubectl", "kustomize", str(web / ".deploy"))
 
 
-def test_make_deploy_takes_components(run: Run) -> None:
+async def test_make_deploy_takes_components(run: Run) -> None:
     run("make", "deploy", f"IMG={IMAGE}", "COMPONENTS=secure-metrics podcount shards dashboard records")
     spec = deployment(run)["spec"]
     (container,) = spec["template"]["spec"]["containers"]
@@ -235,8 +252,7 @@ def test_make_deploy_takes_components(run: Run) -> None:
     }
     assert spec["replicas"] == 3
     assert "clusterrole.rbac.authorization.k8s.io/rolecall-podcount" in ours(run)
-    may = run("kubectl", "auth", "can-i", "list", "leases", "-n", "rolecall-system", "--as", ACCOUNT)
-    assert may.strip() == "yes"
+    await wait_until_permitted(run, "list", "leases", "-n", "rolecall-system", "--as", ACCOUNT)
 
 
 def test_samples_are_accepted(run: Run) -> None:

@@ -94,12 +94,14 @@ async def test_metrics_include_reconciles_and_those_of_the_role(things: Things, 
     gvk = f'GVK="test.rolecall.dev/v1, Kind={thing.gvk.kind}"'
     controller = f"{thing.gvk.kind.lower()}-v1-controller"
     done = f'controller_runtime_reconcile_total{{controller="{controller}",result="requeue_after"}}'
-    found = await eventually(lambda: read(session, operator), lambda all_: all_[done] == 1, TIMEOUT_SECONDS, "counted")
+    count = f"ansible_operator_reconciles_count{{{gvk}}}"
+    found = await eventually(
+        lambda: read(session, operator), lambda all_: all_[done] == all_[count] == 1, TIMEOUT_SECONDS, "counted"
+    )
     assert {name: found[name] for name in EXPECTED} == EXPECTED
     assert found["gauge_time_test"] > 1.7e9
     assert found[f'ansible_operator_reconcile_result{{{gvk},result="succeeded"}}'] == 1
     assert found[f'ansible_operator_reconcile_result{{{gvk},result="failed"}}'] == 0
-    assert found[f"ansible_operator_reconciles_count{{{gvk}}}"] == 1
     seconds = found[f"ansible_operator_reconciles_sum{{{gvk}}}"]
     run_seconds = parse_duration(thing.messages("Reconcile succeeded")[0]["duration"])
     assert seconds > run_seconds - 0.06 > 0, "it is the whole of the reconcile; the log rounds to tenths of a second"

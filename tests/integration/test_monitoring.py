@@ -5,6 +5,7 @@ if it continued. promtool and the CRDs of the Prometheus Operator aren't part of
 and sets ``REQUIRE_PROMETHEUS``, so that CI never skips these tests.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.integration.conftest import wait_until_ready
 from tests.integration.metrics import read
-from tests.integration.operators import PROJECT, Operator
+from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.shared import Role, Shared
 from tests.support.world import TIMEOUT_SECONDS, World, eventually
 
@@ -137,7 +138,8 @@ async def scrape(session: aiohttp.ClientSession, operator: Operator, holds: Any,
 def has_failed(found: Scrape) -> bool:
     killed = "ansible_operator_killed_runs_total"
     return (
-        found[f'ansible_operator_failing_objects{{GVK="{FAILING}"}}'] == 1
+        # A run is counted as killed before its object is counted as failing.
+        all(found[f'ansible_operator_failing_objects{{GVK="{gvk}"}}'] == 1 for gvk in (FAILING, ENDLESS, HUNGRY))
         and found[f'{killed}{{GVK="{ENDLESS}",limit="time"}}'] > 0
         and found[f'{killed}{{GVK="{HUNGRY}",limit="memory"}}'] > 0
         and found[f'ansible_operator_oldest_waiting_request_seconds{{GVK="{SLOW}"}}'] > 1
@@ -154,9 +156,13 @@ def has_new_server(found: Scrape) -> bool:
 
 
 def fork_server(operator: Operator) -> psutil.Process:
-    """Return the fork server of an operator."""
-    children = operator.main_process().children(recursive=True)
-    (server,) = [each for each in children if "rolecall.runner.warm.server" in each.cmdline()]
+    """Return the fork server of an operator; the server's own children have its command line until they rename it."""
+    servers = []
+    for child in operator.main_process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "rolecall.runner.warm.server" in child.cmdline():
+                servers.append(child)
+    (server,) = servers
     return server
 
 
@@ -223,10 +229,11 @@ async def test_alerts_fire_for_failures_of_a_real_operator_and_only_then(
     assert_firing(promtool, tmp_path, {}, {}, [{"alertname": "OperatorHasNoLeader"}])
 
 
-def test_api_server_accepts_all_components_together() -> None:
+def test_api_server_accepts_all_components_together(tmp_path: Path) -> None:
     """With the real schemas of ServiceMonitor and PrometheusRule."""
     definitions = program(os.environ.get("PROMETHEUS_OPERATOR_CRDS"), "the directory of PROMETHEUS_OPERATOR_CRDS")
     kubectl = find_binaries(print)["kubectl"]
+    copy_project(tmp_path, "Makefile", "deploy")  # make deploy writes .deploy, and so do other tests at the same time
     with ControlPlane(f"monitoring-{os.getpid()}") as cluster:
         environment = {
             **os.environ,
@@ -235,7 +242,7 @@ def test_api_server_accepts_all_components_together() -> None:
         }
 
         def do(*words: str | Path) -> str:
-            done = subprocess.run(words, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             return done.stdout
 

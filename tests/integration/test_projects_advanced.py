@@ -14,7 +14,7 @@ from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import NAMESPACE, wait_until_ready
 from tests.integration.example_projects import ADVANCED as PROJECT
 from tests.integration.operators import Operator
-from tests.support.world import CONFIG_MAP, World, always, condition, eventually, is_true
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, condition, eventually, is_true
 
 SECRET = GVK("", "v1", "Secret")
 VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"
@@ -72,7 +72,7 @@ async def test_dependents_elsewhere_are_annotated_and_watched(here: World) -> No
     await eventually(
         lambda: find_namespace(here.client, other.namespace),
         lambda obj: obj and metadata_of(obj)["labels"]["purpose"] == "kept",
-        60,
+        TIMEOUT_SECONDS,
         "the label is put back",
     )
     await other.delete(CONFIG_MAP, "one")
@@ -93,7 +93,7 @@ async def test_an_object_of_the_cluster_owns_what_is_made_for_it(here: World) ->
     assert made["data"] == {"namespace": '""'}
     assert [owner["uid"] for owner in metadata_of(made)["ownerReferences"]] == [metadata_of(primary)["uid"]]
     await here.client.delete(GVK.of_object(primary), key)
-    await here.wait_until_gone(CONFIG_MAP, key.name, 60)
+    await here.wait_until_gone(CONFIG_MAP, key.name, TIMEOUT_SECONDS)
 
 
 async def test_an_object_that_is_deleted_during_its_run_gets_its_finalizer_run(here: World) -> None:
@@ -101,7 +101,7 @@ async def test_an_object_that_is_deleted_during_its_run_gets_its_finalizer_run(h
     await here.wait_for(CONFIG_MAP, "one-running", bool)
     await here.delete(kind("FinalizerConcurrencyTest"), "one")
     await here.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: unpause}}")
-    await here.wait_until_gone(kind("FinalizerConcurrencyTest"), "one", 60)
+    await here.wait_until_gone(kind("FinalizerConcurrencyTest"), "one", TIMEOUT_SECONDS)
     assert await here.find(CONFIG_MAP, "unpause") is None
 
 
@@ -111,7 +111,7 @@ async def test_a_finalizer_of_variables_runs_the_main_role_with_them(here: World
     await create(here, "FinalizerVarsTest", target=other.namespace)
     await other.wait_for(CONFIG_MAP, "one", bool)
     await here.delete(kind("FinalizerVarsTest"), "one")
-    await here.wait_until_gone(kind("FinalizerVarsTest"), "one", 60)
+    await here.wait_until_gone(kind("FinalizerVarsTest"), "one", TIMEOUT_SECONDS)
     assert await other.find(CONFIG_MAP, "one") is None
 
 
@@ -218,7 +218,7 @@ async def wait_for_success(here: World, kind_name: str) -> RawObject:
 
 async def kept(here: World) -> dict[str, str]:
     """Return the data that a play has written to the ConfigMap with its object's name."""
-    data: dict[str, str] = (await here.wait_for(CONFIG_MAP, "one", lambda obj: "data" in obj, 60))["data"]
+    data: dict[str, str] = (await here.wait_for(CONFIG_MAP, "one", lambda obj: "data" in obj))["data"]
     return data
 
 

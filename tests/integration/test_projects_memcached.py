@@ -14,7 +14,7 @@ from tests.integration.conftest import wait_until_quiet, wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
 from tests.integration.metrics import read
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
-from tests.support.world import CONFIG_MAP, DEPLOYMENT, World, eventually, is_true
+from tests.support.world import CONFIG_MAP, DEPLOYMENT, TIMEOUT_SECONDS, World, eventually, is_true
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
 FOO = GVK("cache.example.com", "v1alpha1", "Foo")
@@ -95,7 +95,7 @@ async def test_a_role_makes_what_the_object_asks_for_and_keeps_it_so(one: World,
 
     await wait_until_quiet(memcached)  # a run that its object's deletion overtakes would fail, and rightly so
     await one.delete(MEMCACHED, "memcached-sample")
-    await one.wait_until_gone(DEPLOYMENT, "memcached-sample-memcached", 60)
+    await one.wait_until_gone(DEPLOYMENT, "memcached-sample-memcached", TIMEOUT_SECONDS)
     log = memcached.log_file.read_text()
     assert memcached.messages("Ansible-runner exited successfully")
     assert "Gathering Facts" not in log
@@ -130,7 +130,9 @@ async def test_a_kind_of_the_blacklist_wakes_nobody(other: World, memcached: Ope
         return [cause for line in started for cause in line["causes"]]
 
     # A run that the Deployment's status has started may recreate both before that of the Service starts.
-    causes = await eventually(look, lambda found: any("Service" in each for each in found), 60, "a Service is a cause")
+    causes = await eventually(
+        look, lambda found: any("Service" in each for each in found), TIMEOUT_SECONDS, "a Service is a cause"
+    )
     assert not any("ConfigMap" in cause for cause in causes), causes
 
 
@@ -140,7 +142,7 @@ async def test_the_role_of_the_finalizer_runs_before_the_object_goes(one: World)
     memfin = await one.wait_for(MEMFIN, "memfin-sample", has_succeeded)
     assert has_finalizer(memfin, "cache.example.com/finalizer")
     await one.delete(MEMFIN, "memfin-sample")
-    await one.wait_until_gone(MEMFIN, "memfin-sample", 60)
+    await one.wait_until_gone(MEMFIN, "memfin-sample", TIMEOUT_SECONDS)
     assert await one.find(CONFIG_MAP, "deleteme") is None
 
 

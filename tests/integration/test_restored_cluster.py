@@ -184,10 +184,15 @@ async def test_restored_objects_are_reconciled_and_no_change_stays_hidden(
     await wait_until_reconciled(world, "red", kept=1, edited=1, deleted=1, unfinished=1)
     await wait_until_quiet(operator)
     assert len(operator.messages("Reconcile succeeded", name="later")) == runs_of_later
-    async with aiohttp.ClientSession() as session:
-        series = await metrics.read(session, operator)
-    known = [name for name in series if name.startswith("resource_created_at_seconds")]
-    assert sorted(re.findall(r'name="([a-z]+)"', str(known))) == ["deleted", "edited", "kept", "unfinished"]
+
+    async def known() -> list[str]:
+        async with aiohttp.ClientSession() as session:
+            series = await metrics.read(session, operator)
+        created = [name for name in series if name.startswith("resource_created_at_seconds")]
+        return sorted(re.findall(r'name="([a-z]+)"', str(created)))
+
+    restored = ["deleted", "edited", "kept", "unfinished"]
+    await eventually(known, restored.__eq__, TIMEOUT_SECONDS, "the metrics have the objects of the snapshot")
     assert await current_version(world) < own_versions[0]
 
     # The runs of before the restore deleted this object for good, and it is back.

@@ -26,6 +26,8 @@ def test_a_page_is_read_as_commands_with_the_lines_that_it_shows() -> None:
         (("a line", "…"), 0, "before\na line\nafter", True),
         (("a line",), 0, "a line more", False),
         (("Ready after 3s",), 0, "Ready after 0.5s", True),
+        (("Ready after 3s",), 0, "Ready after 1m5.6s", True),
+        (("Ready after 3s",), 0, "Ready after 1h0m2s", True),
         (("Applied 11 definitions",), 0, "Applied 13 definitions", False),
         (('The Website "hello" is invalid:',), 1, 'The Website "hello" is invalid:', True),
         (('The Website "hello" is invalid:',), 0, 'The Website "hello" is invalid:', False),
