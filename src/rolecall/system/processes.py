@@ -63,27 +63,28 @@ def end_descendants(pid: int, grace_seconds: float) -> list[int]:
     deadline = time.monotonic() + grace_seconds
     while (left := descendants(pid)) and time.monotonic() < deadline:
         _await_end(left, deadline)
-    return kill_all(lambda: descendants(pid), KILL_LIMIT_SECONDS)[1]
+    return kill_all(lambda: descendants(pid), KILL_LIMIT_SECONDS)
 
 
-def kill_all(find: Callable[[], list[psutil.Process]], limit_seconds: float) -> tuple[set[int], list[int]]:
+def kill_all(find: Callable[[], list[psutil.Process]], limit_seconds: float) -> list[int]:
     """Kill the processes that ``find`` returns, repeatedly until it returns none or the time limit. Blocks.
 
-    Return the ids of all killed processes, and of surviving ones.
+    Return the ids of surviving processes.
     """
-    killed: set[int] = set()
     deadline = time.monotonic() + limit_seconds
     while (left := find()) and time.monotonic() < deadline:
         _signal_all(left, signal.SIGKILL)
-        killed.update(process.pid for process in left)
         _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
-    return killed, [process.pid for process in left]
+    return [process.pid for process in left]
 
 
-def reap_children() -> None:
-    """Reap every exited child; otherwise the parent of this process would inherit a zombie that it does not know."""
+def reap_children(which: int = -1) -> None:
+    """Reap every exited child; otherwise the parent of this process would inherit a zombie that it does not know.
+
+    ``which`` selects children as for ``waitpid``; by default these are all.
+    """
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
+        while os.waitpid(which, os.WNOHANG)[0]:
             pass
 
 

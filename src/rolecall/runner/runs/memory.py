@@ -15,10 +15,9 @@ import psutil
 
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.outcome import MemoryKill
-from rolecall.runner.runs.process_marks import processes_by_run, processes_of_run
+from rolecall.runner.runs.process_marks import kill_run_processes, processes_by_run
 from rolecall.system.control_groups import ContainerMemory, container_memory
 from rolecall.system.logs import get_logger
-from rolecall.system.processes import KILL_LIMIT_SECONDS, kill_all
 
 logger = get_logger("memory")
 
@@ -145,7 +144,7 @@ class MemoryGuard:
                 return
             self._runs[largest].kill = kill
         logger.warning("Killing the largest run", job=largest, reason=kill.reason)
-        kill_all(lambda: processes_of_run(largest), KILL_LIMIT_SECONDS)
+        kill_run_processes(largest, starter_reaps=True)
 
 
 def _size(processes: list[psutil.Process]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from rolecall.system.processes import KILL_LIMIT_SECONDS, is_alive, kill_all
+from rolecall.system.processes import KILL_LIMIT_SECONDS, is_alive, kill_all, reap_children
 
 RUN_VARIABLE = "ROLECALL_JOB"
 """Names the run in the environment of each of its processes."""
@@ -43,16 +43,26 @@ def processes_of_run(ident: str) -> list[psutil.Process]:
     return processes_by_run().get(ident, [])
 
 
-def kill_run_processes(ident: str) -> list[int]:
+def kill_run_processes(ident: str, *, starter_reaps: bool = False) -> list[int]:
     """Kill every process that carries the mark of a run and return the ids of survivors. Blocks.
 
-    Call it after the process of the run was reaped: the processes below it have become children of this one, which
-    reaps them too, so that no zombies remain.
+    When the process of the run has ended, those below it become children of this process, which reaps them, so that no
+    zombies remain. With ``starter_reaps``, it leaves the process of the run to the starter, which needs its exit code.
     """
-    killed, survivors = kill_all(lambda: processes_of_run(ident), KILL_LIMIT_SECONDS)
-    for pid in killed:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+    groups = set[int]()
+
+    def find() -> list[psutil.Process]:
+        found = processes_of_run(ident)
+        for process in found:
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if not (starter_reaps and RUNNER_MODULE in process.cmdline()):
+                    groups.add(os.getpgid(process.pid))
+        return found
+
+    survivors = kill_all(find, KILL_LIMIT_SECONDS)
+    # By their groups, because one that has ended by itself has no mark any more.
+    for group in groups - {os.getpgrp()}:
+        reap_children(-group)
     return survivors
 
 

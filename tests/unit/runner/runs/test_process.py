@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +27,7 @@ from rolecall.runner.runs.process import (
     grace_seconds,
     new_ident,
 )
+from rolecall.runner.runs.process_marks import RUN_VARIABLE
 from rolecall.runner.runs.run import RunEnvironment
 from rolecall.runner.runs.workspace import Workspace
 
@@ -90,6 +94,42 @@ async def test_timeout_includes_the_start_of_the_process(tmp_path: Path) -> None
     running = ProcessRunner(Starter()).run(spec(tmp_path, 0.05), lambda _: None)
     outcome = await asyncio.wait_for(running, 20)
     assert (outcome.status, outcome.limit) == ("timeout", "time")
+
+
+CRASH = """
+import os, signal, sys
+reading, writing = os.pipe()
+if os.fork():
+    os.read(reading, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.setsid()
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print(child, file=sys.stderr, flush=True)
+os.close(1), os.close(2), os.write(writing, b"x")
+signal.pause()
+"""
+
+
+class CrashStarter:
+    """Starts a process that is killed while a process below it has a child that has ended by itself."""
+
+    async def start(self, spec: RunSpec) -> RunProcess:
+        """Start the process, whose stderr contains the id of that child."""
+        pipe = asyncio.subprocess.PIPE
+        marked = os.environ | {RUN_VARIABLE: spec.ident}
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", CRASH), stdout=pipe, stderr=pipe, env=marked, start_new_session=True
+        )
+
+
+async def test_crashed_run_leaves_no_zombie_of_a_process_that_has_ended_by_itself(tmp_path: Path) -> None:
+    outcome = await asyncio.wait_for(ProcessRunner(CrashStarter()).run(spec(tmp_path), lambda _: None), 60)
+    reason, _, pid = outcome.message.rpartition(": ")
+    assert reason == "the process of the run ended unexpectedly with exit code -9"
+    assert not psutil.pid_exists(int(pid))
 
 
 @pytest.fixture
