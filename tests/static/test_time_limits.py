@@ -11,19 +11,25 @@ import pytest
 from tests.static.repository import ROOT
 
 LEAST_SECONDS = 20
-WAITS = {"wait_for": "timeout", "timeout": "delay", "until": "seconds", "wait": "timeout"}
-"""Functions and methods that end a wait, and the parameter of their limit, which is also the last positional one."""
+WAITS = {
+    "wait_for": ("timeout", -1),
+    "timeout": ("delay", -1),
+    "until": ("seconds", -1),
+    "wait": ("timeout", -1),
+    "eventually": ("within", 2),
+    "wait_until_gone": ("within", -1),
+}
+"""Functions and methods that end a wait, with the name of their limit's parameter and its index if it is positional."""
 
 
 def limit_of(call: ast.Call) -> object:
     """Return the limit that a call waits at most, if it is written there."""
     name = ast.unparse(call.func)
-    parameter = WAITS.get(name.rpartition(".")[2])
-    if (
-        parameter is None or name == "asyncio.wait"
-    ):  # it returns at its limit, so tests use it to see that nothing happens
+    parameter, index = WAITS.get(name.rpartition(".")[2], ("", 0))
+    # asyncio.wait returns at its limit, so tests use it to see that nothing happens.
+    if not parameter or name == "asyncio.wait":
         return None
-    given = [*call.args[-1:], *(each.value for each in call.keywords if each.arg == parameter)]
+    given = [*call.args[index:][:1], *(each.value for each in call.keywords if each.arg == parameter)]
     return next((each.value for each in given if isinstance(each, ast.Constant)), None)
 
 
@@ -60,6 +66,8 @@ def test_waits_have_time_for_a_busy_machine() -> None:
         ("asyncio.wait_for(task, 10)", True),
         ("process.wait(timeout=0.5)", True),
         ("until(f, seconds=5)", True),
+        ("eventually(look, bool, 10, 'it is there')", True),
+        ("eventually(look, bool, 60, 'it is there')", False),
         ("async def f():\n  async with asyncio.timeout(5): pass", True),
         ("asyncio.wait_for(task, 20)", False),
         ("asyncio.wait({task}, timeout=1)", False),

@@ -18,6 +18,8 @@ from tests.chaos.relay import Relay, context_of, drop_packets
 POD = GVK("", "v1", "Pod")
 ONE = ObjectKey("default", "one")
 SILENT_SECONDS = 0.3
+KILLED = web.AppKey("killed", asyncio.Event)
+"""Set when the connection of a watch was killed."""
 
 
 async def _answer(request: web.Request) -> web.StreamResponse:
@@ -29,15 +31,22 @@ async def _answer(request: web.Request) -> web.StreamResponse:
         await response.prepare(request)
         for name in ("one", "two"):
             await response.write(f'{{"type": "ADDED", "object": {{"metadata": {{"name": "{name}"}}}}}}\n'.encode())
-            await asyncio.sleep(SILENT_SECONDS)
+            await request.app[KILLED].wait()
         return response
     return web.json_response({"metadata": {"name": "one"}, "asked": request.headers["Authorization"]})
 
 
 @pytest.fixture
-async def relay(tmp_path: Path) -> AsyncIterator[Relay]:
+def killed() -> asyncio.Event:
+    """Return what lets the API server continue its watches."""
+    return asyncio.Event()
+
+
+@pytest.fixture
+async def relay(tmp_path: Path, killed: asyncio.Event) -> AsyncIterator[Relay]:
     """Yield a relay to a small API server."""
     application = web.Application()
+    application[KILLED] = killed
     application.router.add_route("*", "/{path:.*}", _answer)
     runner = web.AppRunner(application)
     await runner.setup()
@@ -91,16 +100,18 @@ async def test_nothing_passes_a_cut_until_it_is_mended(relay: Relay, client: Cli
     (await connecting)[1].close()
 
 
-async def test_a_killed_watch_gets_nothing_more_and_no_end(relay: Relay, client: Client) -> None:
+async def test_a_killed_watch_gets_nothing_more_and_no_end(relay: Relay, client: Client, killed: asyncio.Event) -> None:
     seen: list[str] = []
 
     async def listen() -> None:
         async for _, obj in client.watch(POD, "default", "1", 60):
             seen.append(obj["metadata"]["name"])
             assert relay.kill_watches() == 1
+            killed.set()
 
     listening = asyncio.create_task(listen())
-    done, _ = await asyncio.wait({listening}, timeout=3 * SILENT_SECONDS)
+    await asyncio.wait_for(killed.wait(), 60)
+    done, _ = await asyncio.wait({listening}, timeout=SILENT_SECONDS)
     assert (done, seen) == (set(), ["one"])
     listening.cancel()
     assert (await client.get(POD, ONE))["metadata"]["name"] == "one"

@@ -468,7 +468,7 @@ async def seen(port: int) -> int:
 
 
 async def until_seen(port: int, serial: int) -> None:
-    await eventually(lambda: seen(port), lambda found: found == serial, 10, "the new certificate is served")
+    await eventually(lambda: seen(port), lambda found: found == serial, 60, "the new certificate is served")
 
 
 async def test_mounted_certificate_is_served(mounted: Mounted) -> None:
@@ -503,7 +503,7 @@ async def test_invalid_renewal_keeps_the_old_certificate(mounted: Mounted) -> No
         async def last_read() -> bool:
             return mounted.reads[-1]
 
-        await eventually(last_read, lambda succeeded: not succeeded, 10, "the broken certificate is noticed")
+        await eventually(last_read, lambda succeeded: not succeeded, 60, "the broken certificate is noticed")
         assert await seen(port) == serial
 
 
