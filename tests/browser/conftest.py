@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import control_plane, defined, wait_until_ready, world
@@ -18,6 +18,7 @@ from tests.support.world import World, is_true
 __all__ = ["control_plane", "defined", "world"]
 
 TIMEOUT_SECONDS = 60.0
+expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
 TASKS = """
 - name: Write down the size
   kubernetes.core.k8s:

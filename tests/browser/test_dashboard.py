@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.conftest import TIMEOUT_SECONDS, Site
+from tests.browser.conftest import Site
 from tests.browser.windows import window
 from tests.support.things import THING
 
@@ -16,7 +16,6 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "dark": {"viewport": {"width": 1300, "height": 900}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
-SOON = TIMEOUT_SECONDS * 1000
 
 
 async def look(page: Page, picture: Path) -> None:
@@ -35,7 +34,7 @@ async def test_pages_are_accessible(browser: Browser, site: Site, pictures: Path
     await site.create("too-large", size=200)
     async with window(browser, **WINDOWS[kind]) as page:
         await page.goto(site.path())
-        await expect(page.get_by_role("link", name="good")).to_be_visible(timeout=SOON)
+        await expect(page.get_by_role("link", name="good")).to_be_visible()
         await look(page, pictures / f"objects-{kind}.png")
         await page.get_by_role("link", name="too-large").click()
         await expect(page.get_by_role("heading", name="Triggers")).to_be_visible()
@@ -52,7 +51,7 @@ async def test_filters_take_a_quarter_of_the_first_screen_and_rows_one_line(brow
     await site.create(name)
     async with window(browser, **WINDOWS["light"]) as page:
         await page.goto(site.path())
-        await expect(page.get_by_role("link", name=name)).to_be_visible(timeout=SOON)
+        await expect(page.get_by_role("link", name=name)).to_be_visible()
         table = await page.locator("table.objects").bounding_box()
         row = await page.locator("table.objects tbody tr").first.bounding_box()
         assert table is not None
@@ -69,7 +68,7 @@ async def test_page_updates_itself_and_keeps_the_focus(browser: Browser, site: S
         await page.evaluate("window.isTheSame = true")
         await site.apply("second")
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name="second"))
-        await expect(row.get_by_text("succeeded")).to_be_visible(timeout=SOON)
+        await expect(row.get_by_text("succeeded")).to_be_visible()
         assert await page.evaluate("window.isTheSame"), "the page was loaded again"
         await expect(page.get_by_role("link", name="first")).to_be_focused()
 
@@ -81,9 +80,7 @@ async def test_namespace_is_chosen_and_counted(browser: Browser, site: Site) -> 
         await page.goto(site.url)
         await page.get_by_label("Namespace").select_option(site.world.namespace)
         await page.get_by_role("button", name="Show").click()
-        await expect(page.get_by_role("heading", name=f"2 objects in {site.world.namespace}")).to_be_visible(
-            timeout=SOON
-        )
+        await expect(page.get_by_role("heading", name=f"2 objects in {site.world.namespace}")).to_be_visible()
         await expect(page.get_by_role("link", name="all 2")).to_be_visible()
         await page.get_by_role("link", name="failed 1").click()
         await expect(page.locator("table.objects tbody tr")).to_have_count(1)
@@ -98,11 +95,11 @@ async def test_tree_is_read_when_the_page_is_opened_and_stays(browser: Browser, 
     async with window(browser) as page:
         await page.goto(site.path("first"))
         tree = page.locator("ul.tree")
-        await expect(tree.get_by_text(f"{site.world.namespace}/size-of-first")).to_be_visible(timeout=SOON)
+        await expect(tree.get_by_text(f"{site.world.namespace}/size-of-first")).to_be_visible()
         await expect(tree.get_by_text("ready")).to_be_visible()
         await expect(page.locator("pre.spec")).to_contain_text("size: 1")
         await site.world.patch(THING, "first", {"spec": {"size": 2}})
-        await expect(page.locator("a[id^=run-]")).to_have_count(2, timeout=SOON)  # the page has updated itself
+        await expect(page.locator("a[id^=run-]")).to_have_count(2)  # the page has updated itself
         await expect(tree.get_by_text(f"{site.world.namespace}/size-of-first")).to_be_visible()
         await expect(page.locator("pre.spec")).to_contain_text("size: 1")
         await page.get_by_role("link", name="Read again").click()
@@ -115,7 +112,7 @@ async def test_page_of_a_deleted_object_reports_this(browser: Browser, site: Sit
     page = await context.new_page()
     await page.goto(site.path("first"))
     await site.world.delete(THING, "first")
-    await expect(page.get_by_role("heading", name="There is no such object")).to_be_visible(timeout=SOON)
+    await expect(page.get_by_role("heading", name="There is no such object")).to_be_visible()
 
 
 async def test_keyboard_reaches_every_object_with_visible_focus(browser: Browser, site: Site) -> None:
@@ -168,7 +165,7 @@ async def test_page_reports_an_unresponsive_operator(browser: Browser, site: Sit
     await context.set_offline(True)
     await expect(page.get_by_role("alert")).to_have_text("The operator does not respond. This page is out of date.")
     await context.set_offline(False)
-    await expect(page.get_by_role("alert")).to_be_hidden(timeout=SOON)
+    await expect(page.get_by_role("alert")).to_be_hidden()
 
 
 async def test_foreign_script_is_blocked(browser: Browser, site: Site) -> None:

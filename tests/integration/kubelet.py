@@ -62,6 +62,7 @@ class Kubelet:
             "metadata": {"name": name, "namespace": world.namespace},
             "spec": {"nodeName": self.node, "containers": [{"name": "main", "image": "none"}]},
         }
+        await world.wait_until_pods_are_allowed()
         await world.client.create(pod)
         gvk = GVK("", "v1", "Pod")
         await world.wait_for(gvk, name, lambda found: found["status"].get("phase") == "Running")

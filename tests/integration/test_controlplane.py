@@ -64,6 +64,9 @@ def namespace(control_plane: ControlPlane) -> str:
     """Return its own namespace to the test; it goes with the control plane."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     _kubectl(control_plane.kubeconfig, "create", "namespace", name)
+    account = ("get", "serviceaccount", "default", "--namespace", name)
+    # Without it, the API server rejects pods.
+    _wait_for(lambda: _is_allowed(control_plane.kubeconfig, *account), "the namespace's service account")
     return name
 
 
@@ -192,6 +195,7 @@ def test_blocking_owner_deletion_needs_permission_to_set_finalizers(
     metadata = {"name": "owned", "ownerReferences": [reference]}
     dependent = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    _wait_for(lambda: _is_allowed(kubeconfig, "auth", "can-i", "create", "configmaps"), "the role")
     with pytest.raises(AssertionError, match="cannot set blockOwnerDeletion"):
         _kubectl(kubeconfig, "create", "--validate=false", "-f", "-", stdin=dependent)
 

@@ -48,6 +48,9 @@ TELL = """
   ansible.builtin.command: sleep 600
   async: 900
   poll: 0
+  register: outliving
+- name: Wait until it has started
+  ansible.builtin.wait_for: {path: "{{ outliving.results_file }}"}
 - name: Tell
   ansible.builtin.set_stats:
     data:

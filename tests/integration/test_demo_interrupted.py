@@ -40,7 +40,7 @@ async def test_terminated_demo_leaves_no_processes_or_files(number: signal.Signa
     started = psutil.Process(int(found[1]))
     assert started.is_running()
     demo.send_signal(number)
-    assert await asyncio.to_thread(demo.wait, 60) == 130
+    assert await asyncio.to_thread(demo.wait, TIMEOUT_SECONDS) == 130
     assert not started.is_running()
     assert list(known_names(state)) == []
     assert "rolecall demo: interrupted" in await asyncio.to_thread(printed.read_text)

@@ -42,6 +42,7 @@ async def test_failing_role_does_not_take_a_pod_out_of_service(world: World, thi
         found = [each for each in await world.objects(SLICE) if each.get("endpoints")]
         return sum(each["conditions"]["ready"] for slice_ in found for each in slice_["endpoints"])
 
+    await world.wait_until_pods_are_allowed()
     await world.create(SERVED)
     await eventually(ready_endpoints, lambda found: found == 1, TIMEOUT_SECONDS, "the pod serves")
     ready = condition(await world.get(POD, "web"), "Ready")

@@ -54,6 +54,7 @@ async def test_the_secret_is_in_no_file_but_the_kubeconfig(run: Run) -> None:
 async def test_exec_gets_as_far_as_the_api_server_can_take_it(run: Run) -> None:
     pod = {"containers": [{"name": "main", "image": "none"}], "nodeName": "not-a-node"}
     metadata = {"name": "pod", "namespace": run.world.namespace}
+    await run.world.wait_until_pods_are_allowed()
     await run.world.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
     code, output = await run.kubectl("exec", "pod", "--", "true")
     assert code != 0

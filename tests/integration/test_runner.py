@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -88,6 +89,10 @@ class Bench:
         """Run to the end; events are kept."""
         return await self.runner.run(self.job(content, variables), self.events.append)
 
+    def has_started(self, task: str) -> bool:
+        """Return whether the event of a task's start has arrived, which may be later than its module runs."""
+        return any(event.task == task for event in self.events)
+
     def files(self) -> list[Path]:
         """Return every file of the workspace."""
         return [path for path in self.workspace.path.rglob("*") if path.is_file()]
@@ -99,8 +104,17 @@ async def warm() -> AsyncIterator[ProcessRunner]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.delenv("ANSIBLE_INVENTORY", raising=False)
-        async with ForkserverStarter() as starter:
+        async with ready_starter() as starter:
             yield ProcessRunner(starter)
+
+
+@asynccontextmanager
+async def ready_starter(*contents: Path) -> AsyncIterator[ForkserverStarter]:
+    """Yield a starter whose server is ready: runs start cold while one gets no CPU on a busy machine."""
+    async with ForkserverStarter(contents) as starter:
+        assert starter.server
+        await starter.server.ready
+        yield starter
 
 
 @pytest.fixture(params=["cold", "warm"])
@@ -115,8 +129,11 @@ def bench(runner: ProcessRunner, tmp_path: Path) -> Bench:
     return Bench(tmp_path, runner)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
-    """Poll until a condition of the system holds; it has no notification."""
+async def until(condition: Callable[[], bool], seconds: float = 240) -> None:
+    """Poll until a condition of the system holds, which has no notification.
+
+    The limit is less than the five minutes after which the processes of these tests end by themselves.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition was not met in time"
@@ -340,10 +357,10 @@ async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monke
 
 
 async def test_run_over_its_timeout_is_stopped(bench: Bench) -> None:
-    job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=3)
+    job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=10)
     summary = await bench.runner.run(job, bench.events.append)
     assert summary.status == "timeout"
-    assert summary.message.endswith("the run took longer than its timeout of 3s and was stopped")
+    assert summary.message.endswith("the run took longer than its timeout of 10s and was stopped")
     assert processes_of_run(job.ident) == []
     assert (bench.workspace.path / "artifacts/latest").resolve().name == job.ident
 
@@ -423,7 +440,7 @@ async def test_background_processes_of_a_role_are_stopped(bench: Bench) -> None:
 async def test_killed_play_leaves_no_process(bench: Bench) -> None:
     job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
-    await until(lambda: has_module(job.ident))
+    await until(lambda: has_module(job.ident) and bench.has_started("Ignore"))
     _play_of(job.ident).kill()
     summary = await run
     assert summary.status == "error"
@@ -452,9 +469,11 @@ async def test_next_operator_stops_orphaned_runs(bench: Bench) -> None:
     operator = subprocess.Popen([sys.executable, "-c", OPERATOR, *_arguments(bench, job)])  # noqa: ASYNC220 - is killed
     await until(lambda: has_module(job.ident))
     play = _play_of(job.ident)
+    # A stopped operator ends nothing of the run, and the play does not end itself while the operator lives.
+    operator.send_signal(signal.SIGSTOP)
+    play.kill()
     operator.kill()
     operator.wait()
-    play.kill()
     # A play that is still ending counts as one that looks after its run.
     await until(lambda: _has_ended(play))
     ProcessRunner(ColdStarter())
@@ -528,11 +547,12 @@ async def test_largest_run_of_a_full_container_is_killed_and_reports_this(bench:
     with MemoryGuard(None, memory) as guard:
         runner = ProcessRunner(bench.runner.starter, guard)
         running = asyncio.create_task(runner.run(spec, bench.events.append))
-        await until(lambda: has_module(spec.ident))
+        await until(lambda: has_module(spec.ident) and bench.has_started("Stay"))
         (tmp_path / "memory.current").write_text(str(180 << 20))
         summary = await running
     assert summary.message.startswith("Task 'Stay': out of memory: the container had 180Mi of its 200Mi in use")
     assert processes_of_run(spec.ident) == []
+    assert zombies() == []
 
 
 @WARM_ONLY

@@ -24,7 +24,7 @@ from rolecall.runner.runs.run import RunEnvironment
 from rolecall.runner.warm import client
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
-from tests.integration.test_runner import Bench, has_module, until, zombies
+from tests.integration.test_runner import Bench, has_module, ready_starter, until, zombies
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 
@@ -32,7 +32,7 @@ MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "60"))
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
 WAIT = """
 - name: Wait
-  ansible.builtin.wait_for: {path: "{{ file }}", timeout: 120, sleep: 1}
+  ansible.builtin.wait_for: {path: "{{ file }}", timeout: 600, sleep: 1}
 """
 TELL = """
 - name: Look at this process
@@ -147,7 +147,7 @@ async def starter(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[For
         reap_children()  # operators that other tests have killed have left some to this process
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.delenv("ANSIBLE_INVENTORY", raising=False)
-        async with ForkserverStarter() as starter:
+        async with ready_starter() as starter:
             yield starter
 
 
@@ -251,7 +251,7 @@ async def test_stopped_server_affects_neither_its_runs_nor_later_ones(
 ) -> None:
     job = bench.job(bench.role(WAIT, name="wait"), {"file": os.fspath(tmp_path / "go")})
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
-    await until(lambda: any(event.task == "Wait" for event in bench.events))
+    await until(lambda: bench.has_started("Wait"))
     server = server_of(starter)
     server.suspend()
     other = Bench(tmp_path / "other", bench.runner)
@@ -299,7 +299,7 @@ async def test_failed_fork_fails_only_its_run(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(write_leaky_collection(tmp_path, FORKLESS)))
     bench = Bench(tmp_path, ProcessRunner(ColdStarter()))
     role = bench.role("- some.thing.leaky:\n")
-    async with ForkserverStarter([role.path]) as starter:
+    async with ready_starter(role.path) as starter:
         server = server_of(starter)
         bench.runner = ProcessRunner(starter)
         failed = await bench.run(role)
@@ -348,7 +348,7 @@ async def test_next_run_uses_a_changed_collection(tmp_path: Path, monkeypatch: p
     utility.write_text("WORD = 'before'\n")
     bench = Bench(tmp_path, ProcessRunner(ColdStarter()))
     role = bench.role("- some.thing.say:\n")
-    async with ForkserverStarter([role.path]) as starter:
+    async with ready_starter(role.path) as starter:
         bench.runner = ProcessRunner(starter)
         await bench.run(role)
         utility.write_text("WORD = 'afterwards'\n")
@@ -364,7 +364,7 @@ async def test_server_over_its_memory_limit_is_replaced(tmp_path: Path, monkeypa
     role = bench.role("- some.thing.leaky:\n")
     servers = []
     with capture_logs() as logs:
-        async with ForkserverStarter([role.path]) as starter:
+        async with ready_starter(role.path) as starter:
             bench.runner = ProcessRunner(starter)
             for _ in range(2):
                 assert (await bench.run(role)).is_successful

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.operators import PROJECT, Operator
 from tests.support.things import MANIFEST, THING, write_project
-from tests.support.world import CONFIG_MAP, World, is_true
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, eventually, is_true
 
 pytestmark = pytest.mark.core
 
@@ -63,7 +63,12 @@ async def test_an_operator_without_workbench_reconciles(
     sizes = await world.get(CONFIG_MAP, "sizes")
     assert sizes["data"] == {"size": "size 1"}
     assert sizes["metadata"]["ownerReferences"][0]["kind"] == "Thing"
-    (record,) = (tmp_path / "records").rglob("*.jsonl")
+
+    async def records() -> list[Path]:
+        return list((tmp_path / "records").rglob("*.jsonl"))
+
+    # The record is written after the status.
+    (record,) = await eventually(records, bool, TIMEOUT_SECONDS, "the record of the run")
     for command in (("list", str(record.parent)), ("show", str(record))):
         done = rolecall(runner_only, "record", *command)
         assert (done.returncode, done.stderr) == (0, "")

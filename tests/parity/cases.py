@@ -364,7 +364,7 @@ _CASES = (
         says=("this one was installed",),
     ),
     Case(
-        name="too_slow", rule="a run over its timeout is stopped and reports this", status="timeout", timeout_seconds=20
+        name="too_slow", rule="a run over its timeout is stopped and reports this", status="timeout", timeout_seconds=60
     ),
 )
 

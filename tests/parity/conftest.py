@@ -113,6 +113,8 @@ async def start_warm(content: Path) -> AsyncIterator[Runner]:
     async with ForkserverStarter(
         [content], on_replaced=replaced.append, on_patches=patches.extend, limits=LIMITS
     ) as starter:
+        assert starter.server
+        await starter.server.ready  # without a limit: other work on the machine may delay it
         yield ProcessRunner(starter)
         assert starter.server, "there is no fork server"
         assert not replaced

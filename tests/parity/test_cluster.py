@@ -74,8 +74,10 @@ async def primary_in(client: Client, directory: Path) -> AsyncIterator[tuple[Wor
         async with credentials(proxy, run, directory, {}) as environment:
             yield environment
 
+    world = World(client, name)
+    await world.wait_until_pods_are_allowed()
     async with proxy:
-        yield World(client, name), grant
+        yield world, grant
     await client.delete(NAMESPACE, ObjectKey("", name))
 
 

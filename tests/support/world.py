@@ -20,6 +20,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 POD = GVK("", "v1", "Pod")
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 EVENT = GVK("", "v1", "Event")
+SERVICE_ACCOUNT = GVK("", "v1", "ServiceAccount")
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
 REPLICA_SET = GVK("apps", "v1", "ReplicaSet")
 POD_SCALER = GVK("scaling.example.com", "v1", "PodScaler")
@@ -119,6 +120,10 @@ class World:
             return await self.find(gvk, name) or {}
 
         return await eventually(look, lambda obj: obj and holds(obj), within, f"{gvk.kind} {name}")
+
+    async def wait_until_pods_are_allowed(self) -> None:
+        """Wait until this new namespace has its ServiceAccount, without which the API server rejects pods."""
+        await self.wait_for(SERVICE_ACCOUNT, "default", bool)
 
     async def wait_until_gone(self, gvk: GVK, name: str, within: float) -> None:
         """Wait until an object is deleted."""
