@@ -11,7 +11,8 @@ from tests.chaos.prune_keeps import Stories
 from tests.support.world import TIMEOUT_SECONDS
 
 KINDS = ("adopted", "changed", "copies", "ends", "lookup", "ready", "shared", "switched")
-FEWEST_RUNS = 40
+FEWEST_RUNS = 30
+"""A slow machine does several requests in one run, and deletes objects before their last runs start."""
 
 
 async def test_runs_delete_only_what_is_switched_off(tmp_path: Path) -> None:

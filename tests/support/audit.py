@@ -35,9 +35,14 @@ class AuditLog:
     file: Path
 
     def requests_of(self, account: str, since: int = 0) -> list[dict[str, Any]]:
-        """Return the requests of a service account of the namespace ``default`` after this size of the log."""
+        """Return the requests of a service account of the namespace ``default`` after this size of the log.
+
+        The API server may be writing a line, also at the time of this size.
+        """
         user = f"system:serviceaccount:default:{account}"
-        lines = self.file.read_bytes()[since:].decode().splitlines()
+        content = self.file.read_bytes()
+        whole = content[content.rfind(b"\n", 0, since) + 1 : content.rfind(b"\n") + 1]
+        lines = whole.decode().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["user"]["username"] == user]
 
     def deletions_of(self, account: str, agent: str = "") -> list[Deletion]:

@@ -43,9 +43,10 @@ def test_a_stuck_running_is_not() -> None:
 
 def test_a_process_is_found_by_its_mark_wherever_it_is() -> None:
     """Its parent has ended, so that nothing else leads to it."""
-    sleep = "import subprocess as s, sys; print(s.Popen(['sleep', '60'], stdout=s.DEVNULL, stderr=s.DEVNULL).pid)"
-    command, environment = [sys.executable, "-c", sleep], {**os.environ, MARK: "of-this-test"}
-    started = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    sleep = "echo $$ && exec sleep 60 >&- 2>&-"
+    command = [sys.executable, "-c", f"import subprocess; subprocess.Popen({sleep!r}, shell=True)"]
+    environment = {**os.environ, MARK: "of-this-test"}
+    started = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     (found,) = process_table.marked("of-this-test")
     assert found.pid == int(started.stdout)
     assert "sleep 60" in process_table.described(found)

@@ -18,6 +18,12 @@ def git(directory: Path, *words: str) -> str:
     ).stdout.strip()
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give git the time that a busy machine needs; without an answer, the commit is unknown."""
+    monkeypatch.setattr("rolecall.cli.version._GIT_SECONDS", 60.0)
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a repository that could be this project's, with one commit."""

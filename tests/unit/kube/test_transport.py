@@ -139,10 +139,11 @@ async def test_lost_connection_fails_within_45_seconds() -> None:
 
 
 async def test_text_of_a_refused_connection_names_the_place_and_no_python_object() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    async with new_session() as session:
-        with pytest.raises(aiohttp.ClientConnectorError) as caught:
-            await session.get(f"https://127.0.0.1:{port}", ssl=ssl.create_default_context())
+    with socket.socket() as silent:  # it doesn't listen, and keeps its port from the servers of other tests
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        async with new_session() as session:
+            with pytest.raises(aiohttp.ClientConnectorError) as caught:
+                await session.get(f"https://127.0.0.1:{port}", ssl=ssl.create_default_context())
     assert f"cannot connect to 127.0.0.1:{port}: " in text_of(caught.value)
     assert "object" not in text_of(caught.value)

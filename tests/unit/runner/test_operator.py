@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -41,7 +42,8 @@ def test_hanging_stop_ends_with_a_traceback() -> None:
     script = STOP.format(limit=0.5, on_stop="run.limit_stop", rest="time.sleep(300)")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert 'File "<string>", line 14 in <module>' in ended.stderr
+    # Line 14 is the sleep. A slow process may not have left the call before it.
+    assert re.search(r'File "<string>", line 1[34] in <module>', ended.stderr)
 
 
 def test_stop_in_time_prints_nothing() -> None:

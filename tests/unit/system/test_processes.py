@@ -50,7 +50,7 @@ def running(program: str, *words: str, **environment: str) -> Iterator[subproces
 
 
 def test_program_gets_sigterm() -> None:
-    assert end_a_tree(SLEEP, 10) == f"[] {-signal.SIGTERM}"
+    assert end_a_tree(SLEEP, 50) == f"[] {-signal.SIGTERM}"
 
 
 def test_program_that_ignores_sigterm_is_killed_after_grace() -> None:

@@ -3,6 +3,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -503,11 +504,12 @@ async def test_drain_cancels_slow_reconciles_and_keeps_others() -> None:
     for name in ("quick", "slow", "other"):
         kinds.add("a", name, MEDIUM)
     async with dispatching(kinds.dispatcher):
-        finishing = asyncio.create_task(
-            kinds.dispatcher.drain(lambda _, request: request.name != "other", 0.2, "handed over")
-        )
+        drain = partial(kinds.dispatcher.drain, lambda _, request: request.name != "other", reason="handed over")
+        patient = asyncio.create_task(drain(seconds=3600))
         await settle()
         await kinds.end(("a", "quick"))
-        assert not finishing.done()
-        await finishing
+        assert not patient.done()
+        assert list(kinds.running) == [("a", "slow"), ("a", "other")]
+        patient.cancel()
+        await drain(seconds=0.01)
         assert list(kinds.running) == [("a", "other")]

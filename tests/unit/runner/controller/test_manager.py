@@ -167,6 +167,7 @@ async def test_stop_lets_a_running_reconcile_finish() -> None:
 async def test_stopping_leader_that_loses_its_lease_cancels_running_reconciles_immediately() -> None:
     operator = Operator(grace_seconds=3600, has_leadership=True)
     operator.leadership.elected.set()
+    operator.leadership.seconds_left = 60.0
     operator.gate.clear()
     async with running(operator) as task:
         operator.manager.stop()
@@ -174,7 +175,7 @@ async def test_stopping_leader_that_loses_its_lease_cancels_running_reconciles_i
         assert operator.log == ["start default/web"]
         operator.leadership.lost.set()
         await asyncio.wait_for(task, 60)
-    assert operator.log[1] == "cancel default/web, 1 streams"
+    assert operator.log[1:] == ["cancel default/web, 1 streams", "release, leading: False"]
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
@@ -214,13 +215,6 @@ async def test_crashed_background_task_stops_the_manager_with_its_error(operator
     assert operator.server.streams == 0
 
 
-@pytest.fixture
-async def elected() -> Operator:
-    operator = Operator(has_leadership=True)
-    operator.leadership.elected.set()
-    return operator
-
-
 async def test_only_workers_wait_for_the_leadership() -> None:
     operator = Operator(has_leadership=True)
     async with running(operator):
@@ -232,12 +226,17 @@ async def test_only_workers_wait_for_the_leadership() -> None:
         assert operator.log == ["start default/web", "end default/web"]
 
 
-async def test_leadership_is_released_after_the_last_reconcile(elected: Operator) -> None:
-    elected.gate.clear()
-    async with running(elected) as task:
-        elected.manager.stop()
-        await task
-    assert elected.log[1:] == ["cancel default/web, 1 streams", "release, leading: True"]
+async def test_leadership_is_released_after_the_last_reconcile() -> None:
+    operator = Operator(has_leadership=True, grace_seconds=3600)
+    operator.leadership.elected.set()
+    operator.gate.clear()
+    async with running(operator) as task:
+        operator.manager.stop()
+        await settle()
+        assert operator.log == ["start default/web"]
+        operator.gate.set()
+        await asyncio.wait_for(task, 60)
+    assert operator.log[1:] == ["end default/web", "release, leading: True"]
 
 
 async def test_leadership_is_kept_while_a_reconcile_does_not_end() -> None:

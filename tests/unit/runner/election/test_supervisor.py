@@ -96,12 +96,12 @@ def test_expired_operator_is_killed_with_its_processes_in_any_state(state: str) 
 
 
 def test_operator_that_renews_in_time_continues() -> None:
-    with guarded(WITH_CHILDREN + "end_in(0.3)\nend_in(300)\ntime.sleep(1)\nsys.exit(7)") as guard:
+    with guarded(WITH_CHILDREN + "end_in(3)\nend_in(300)\ntime.sleep(3.5)\nsys.exit(7)") as guard:
         assert guard.wait(WITHIN_SECONDS) == 7
 
 
 def test_operator_that_released_its_lease_continues() -> None:
-    with guarded(WITH_CHILDREN + "end_in(0.3)\nend_at(float('inf'))\ntime.sleep(1)\nsys.exit(7)") as guard:
+    with guarded(WITH_CHILDREN + "end_in(3)\nend_at(float('inf'))\ntime.sleep(3.5)\nsys.exit(7)") as guard:
         assert guard.wait(WITHIN_SECONDS) == 7
 
 
@@ -123,7 +123,7 @@ def test_guard_exits_like_the_operator_and_leaves_no_process(end: str, code: int
 
 
 def test_operator_that_closed_the_pipe_is_killed() -> None:
-    with guarded(WITH_CHILDREN + "os.close(guard._messages)\ntime.sleep(300)") as guard:
+    with guarded(WITH_CHILDREN + "os.close(end_at.args[0])\ntime.sleep(300)") as guard:
         processes = pids(guard)
         assert guard.wait(WITHIN_SECONDS) == 1
         assert not any(map(is_alive, processes))
@@ -172,16 +172,21 @@ def note(*_):
     open({str(asked)!r}, "w").close()
 
 signal.signal(signal.SIGTERM, note)
-when = end_in(1)
-print(when, flush=True)
+end_in(300)
+sys.stdin.readline()
+print(end_in(0.1), flush=True)
 while True:
     signal.pause()
 """
     with guarded(WITH_CHILDREN + freeze) as guard:
         processes = [psutil.Process(pid) for pid in (guard.pid, *pids(guard))]
+        assert guard.stdin
         assert guard.stdout
+        processes[0].suspend()  # before it gets the time, so that it can't act on it earlier
+        guard.stdin.write("end soon\n")
+        guard.stdin.flush()
         end = float(guard.stdout.readline())
-        for process in processes:
+        for process in processes[1:]:
             process.suspend()
         until(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) > end)
         guard.send_signal(signal.SIGTERM)

@@ -152,7 +152,10 @@ class Slow:
         return web.json_response(self.content, status=201)
 
 
-async def test_write_in_flight_ends_and_is_recorded_before_revocation_ends(run: Run, api_server: ApiServer) -> None:
+async def test_write_in_flight_ends_and_is_recorded_before_revocation_ends(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rolecall.runner.proxy.sessions.WRITE_GRACE_SECONDS", 60)
     slow = api_server.handlers["POST", CONFIG_MAPS] = Slow(config_map(uid="u", resourceVersion="7"))
     asking = asyncio.create_task(run.session.post(CONFIG_MAPS, json=config_map()).__aenter__())
     await slow.reached.wait()

@@ -6,6 +6,7 @@ from structlog.testing import capture_logs
 from rolecall.kube.errors import ForbiddenError, UnreachableError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.reconcile import kubernetes_events
 from rolecall.runner.reconcile.kubernetes_events import EVENT, REFILL_SECONDS, EventRecorder, EventSpec
 from tests.unit.fake_cluster import FakeCluster
 
@@ -38,7 +39,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(cluster: FakeCluster) -> Desk:
+def desk(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr(kubernetes_events, "_LAST_SECONDS", 60.0)  # all Events are written, however slow the machine is
     return Desk(cluster)
 
 

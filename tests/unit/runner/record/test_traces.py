@@ -14,6 +14,7 @@ import pytest
 from opentelemetry.trace import Tracer as SdkTracer
 from structlog.testing import capture_logs
 
+from rolecall.runner.record import spans
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.spans import FLUSH_SECONDS, Tracer, service
 from rolecall.runner.record.traces import (
@@ -89,11 +90,13 @@ async def test_without_a_prerequisite_one_line_is_logged_and_nothing_is_exported
 async def test_spans_reach_a_receiver_of_the_official_protocol_with_headers(
     protocol: str, otel: pytest.MonkeyPatch
 ) -> None:
+    otel.setattr(spans, "FLUSH_SECONDS", 60.0)  # a busy machine may give this process no CPU for seconds
     with (http_collector if protocol == "http/protobuf" else grpc_collector)() as collector:
         environment = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
             "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
             "OTEL_EXPORTER_OTLP_HEADERS": "x-token=abc",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "60",
             "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
             "OTEL_SERVICE_NAME": "mine",
         }

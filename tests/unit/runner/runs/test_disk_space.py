@@ -82,7 +82,8 @@ def test_runs_of_an_earlier_operator_count_in_the_order_of_their_ends(tmp_path: 
         os.utime(artifacts, (1000 - number, 1000 - number))
     size = size_on_disk(artifacts)
     budget = ArtifactBudget(3 * size)
-    store(tmp_path, "5", "unfinished")  # newer than the budget, so it belongs to this operator
+    # Newer than the budget, so it belongs to this operator. The kernel's times of files lag by some milliseconds.
+    os.utime(store(tmp_path, "5", "unfinished"), (time.time() + 1,) * 2)
     with budget.running(tmp_path, [KIND]):
         pass
     assert kept(tmp_path) == ["1", "2", "5"]  # the failed one, and the newest of the others
@@ -168,7 +169,11 @@ def test_object_may_have_the_name_of_a_workspace_directory(tmp_path: Path, key: 
     assert workspaces_of(tmp_path, THING) == [key]
 
 
-def kubeconfig(directory: Path, name: str = "kubeconfig-123", age_seconds: float = 3600) -> Path:
+# No test has a process of this run: its kubeconfig would be kept.
+ENDED = "kubeconfig-7002618435"
+
+
+def kubeconfig(directory: Path, name: str = ENDED, age_seconds: float = 3600) -> Path:
     """Write a kubeconfig of this age, and return its path."""
     path = directory / name
     path.write_text("secret of a dead run")
@@ -179,9 +184,9 @@ def kubeconfig(directory: Path, name: str = "kubeconfig-123", age_seconds: float
 @pytest.mark.parametrize(
     ("name", "age_seconds", "is_shared", "is_kept"),
     [
-        ("kubeconfig-123", 3600, True, False),
-        ("kubeconfig-123", 0, True, True),
-        ("kubeconfig-123", 0, False, False),
+        (ENDED, 3600, True, False),
+        (ENDED, 0, True, True),
+        (ENDED, 0, False, False),
         ("kubeconfig-production", 3600, True, True),
     ],
     ids=["old", "maybe of a starting run", "own directory", "of a user"],

@@ -84,10 +84,14 @@ class Starter:
 
 
 def spec(root: Path, timeout_seconds: float | None = None) -> RunSpec:
-    """Return a run of a role that is never read."""
+    """Return a run of a role that is never read.
+
+    Its name is unique, because a run that is stopped kills all processes with its mark, also those of parallel tests.
+    """
+    ident = new_ident()
     workspace = Workspace(root, GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
-    workspace.prepare("77", {})
-    return RunSpec("77", workspace, RoleContent(root), timeout_seconds=timeout_seconds, grace_seconds=0.05)
+    workspace.prepare(ident, {})
+    return RunSpec(ident, workspace, RoleContent(root), timeout_seconds=timeout_seconds, grace_seconds=0.05)
 
 
 async def test_timeout_includes_the_start_of_the_process(tmp_path: Path) -> None:

@@ -141,10 +141,11 @@ def mirror(server: _Server, authority: CertificateAuthority, tmp_path: Path) -> 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every machine the one that the release is for, without a proxy."""
+    """Make every machine the one that the release is for, without a proxy, and let it be busy."""
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr("rolecall.workbench.controlplane.download.OPEN_SECONDS", 60.0)
 
 
 @pytest.fixture

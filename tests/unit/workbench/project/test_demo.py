@@ -155,8 +155,10 @@ def test_demo_leaves_a_kept_demo_of_its_name_alone(
     log.write_text("of the kept demo")
     monkeypatch.setattr(ControlPlane, "is_running", lambda _plane: is_plane_running)
     monkeypatch.setattr(ControlPlane, "stop", lambda _plane: pytest.fail("the kept demo was stopped"))
-    command = [sys.executable, "-c", "input()", "--record-dir", str(log.parent / "records")]
-    with subprocess.Popen(command, start_new_session=True, stdin=subprocess.PIPE) as operator:
+    command = [sys.executable, "-uc", "print(); input()", "--record-dir", str(log.parent / "records")]
+    with subprocess.Popen(command, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as operator:
+        assert operator.stdout
+        operator.stdout.readline()  # for a moment after its start, a process has no command line
         with pytest.raises(ControlPlaneError, match=f"kill {operator.pid}; rolecall cluster stop --name taken$"):
             run_demo(project, Console(file=output))
         assert operator.poll() is None
