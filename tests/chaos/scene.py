@@ -22,7 +22,7 @@ from tests.chaos.requests import until
 from tests.chaos.small_disk import SmallDisk, small_disk
 from tests.chaos.workload import Workload
 from tests.integration.definitions import definition
-from tests.integration.operators import PROJECT, Operator
+from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.support.world import World, names
 
 _VICTIM_SECONDS, _LOOK_SECONDS, _TOUCH_SECONDS = 20.0, 0.01, 2.0
@@ -131,8 +131,7 @@ def _write_project(directory: Path, ledger: Ledger) -> None:
     ledger.directory.mkdir(parents=True)
     project = directory / "project"
     shutil.copytree(_OWN_PROJECT, project)
-    shutil.copytree(PROJECT / "roles", project / "roles", dirs_exist_ok=True)
-    shutil.copy(PROJECT / "ansible.cfg", project)
+    copy_project(project, "roles", "ansible.cfg")
 
 
 def _operator(scene: Scene, own: Path, election: tuple[str, ...]) -> Operator:

@@ -6,7 +6,7 @@ than most of what tests ask of it; a test that stops or kills one brings its own
 """
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,23 +120,18 @@ class Thing:
 
     async def runs_at_least(self, count: int) -> None:
         """Wait until so many runs of it have started."""
-
-        async def look() -> int:
-            return self.runs()
-
-        await eventually(
-            look, lambda runs: runs >= count, TIMEOUT_SECONDS, f"{count} runs of {self.gvk.kind} {self.name}"
-        )
+        await self._at_least(count, self.runs, "started")
 
     async def ends_at_least(self, count: int) -> None:
         """Wait until so many runs of it have ended."""
+        await self._at_least(count, self.ended, "ended")
 
+    async def _at_least(self, count: int, counted: Callable[[], int], state: str) -> None:
         async def look() -> int:
-            return self.ended()
+            return counted()
 
-        await eventually(
-            look, lambda ended: ended >= count, TIMEOUT_SECONDS, f"{count} ended runs of {self.gvk.kind} {self.name}"
-        )
+        what = f"{count} {state} runs of {self.gvk.kind} {self.name}"
+        await eventually(look, lambda runs: runs >= count, TIMEOUT_SECONDS, what)
 
     def messages(self, message: str) -> list[dict[str, Any]]:
         """Return the lines of the operator's log with this message about it."""

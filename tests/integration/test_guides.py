@@ -21,10 +21,7 @@ WRONG_PERIOD = """- group: example.com
 TOGETHER = [guide(f"docs/tutorials/{name}.md") for name in TUTORIALS]
 ALONE = [each for each in GUIDES if each.test == INTEGRATION and each not in TOGETHER]
 LYING_THERE = {"docs/reference/watches.md": {"watches.yaml": WRONG_PERIOD, "roles/x/tasks/main.yml": "[]\n"}}
-EVENTS = (
-    "kubectl get events --field-selector involvedObject.name=web"
-    " --output custom-columns=REASON:.reason,MESSAGE:.message"
-)
+(EVENTS,) = [each.command for each in guide("docs/guides/prune.md").steps if "kubectl get events" in each.command]
 BEFORE = {EVENTS: "until kubectl get events | grep --quiet Pruned; do :; done"}
 """Hidden commands: an Event is written a moment after the change that it reports."""
 

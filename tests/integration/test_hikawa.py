@@ -52,6 +52,15 @@ async def recording(world: World) -> AsyncIterator[list[tuple[float, str, str]]]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def has_recorded(seen: list[tuple[float, str, str]], count: int) -> None:
+    """Wait until so many events have arrived, which may be later than the status."""
+
+    async def look() -> int:
+        return len(seen)
+
+    await eventually(look, lambda found: found == count, TIMEOUT_SECONDS, f"{count} events")
+
+
 @pytest.mark.parametrize("interval_millis", [0, 500])
 async def test_sings_its_song_to_the_end(world: World, running: Operator, interval_millis: int) -> None:
     """Numbered words, then one Kiyoshi, then silence."""
@@ -82,13 +91,9 @@ async def test_sings_its_song_to_the_end(world: World, running: Operator, interv
 @pytest.mark.usefixtures("running")
 async def test_interval_separates_words_and_kiyoshi(world: World) -> None:
     async with recording(world) as seen:
-
-        async def look() -> int:
-            return len(seen)
-
         await world.create(manifest("hikawa-sample", next(seeds(6)), intervalMillis=500))
         await wait_for_kiyoshi(world, "hikawa-sample")
-        await eventually(look, lambda count: count == 7, TIMEOUT_SECONDS, "six words and one Kiyoshi")
+        await has_recorded(seen, 7)
     gaps = [after - before for (before, *_), (after, *_) in itertools.pairwise(seen)]
     # The watch itself takes a few milliseconds, not always the same ones.
     assert min(gaps) >= 0.5 - 0.01
@@ -98,10 +103,6 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
     """A runner that is killed during a song and restarted repeats no number and changes no word."""
     seed = next(seeds(7))
     async with recording(world) as seen:
-
-        async def look() -> int:
-            return len(seen)
-
         await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
         for least in (2, 4):
             await eventually(
@@ -113,7 +114,7 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
             operator.kill()
             operator.start()
         await wait_for_kiyoshi(world, "hikawa-sample")
-        await eventually(look, lambda count: count >= 8, TIMEOUT_SECONDS, "seven words and one Kiyoshi")
+        await has_recorded(seen, 8)
     assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
     said = [name for _, kind, name in seen if kind == "ADDED"]
     assert said == [*expected("hikawa-sample", song(seed)), "hikawa-sample-kiyoshi"]

@@ -98,12 +98,17 @@ EXECUTES = """
 SHARED = Shared({"asking": Role(ASKS_ITS_POD), "executing": Role(EXECUTES)})
 
 
-async def run_pod(world: World, name: str = "web", **spec: object) -> None:
-    """Run a pod with a container main."""
+async def create_pod(world: World, name: str = "web", **spec: object) -> None:
+    """Create a pod with a container main."""
     metadata = {"name": name, "namespace": world.namespace}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": CONTAINERS, **spec}}
     await world.wait_until_pods_are_allowed()
     await world.client.create(pod)
+
+
+async def run_pod(world: World, name: str = "web", **spec: object) -> None:
+    """Run a pod with a container main."""
+    await create_pod(world, name, **spec)
     await world.wait_for(POD, name, lambda found: found.get("status", {}).get("phase") == "Running")
 
 
@@ -335,10 +340,7 @@ async def test_pod_waits_for_image_that_cannot_be_pulled(control_plane: ControlP
 async def test_init_container_that_crashes_blocks_the_pod(world: World) -> None:
     await define_responses(world, "[{container: setup, state: Terminated, exitCode: 3}]")
     inits = [{"name": "setup", "image": "none"}, {"name": "later", "image": "none"}]
-    spec = {"initContainers": inits, "containers": CONTAINERS}
-    metadata = {"name": "web", "namespace": world.namespace}
-    await world.wait_until_pods_are_allowed()
-    await world.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    await create_pod(world, initContainers=inits)
     status = await wait_for_reason(world, "web", "CrashLoopBackOff", "initContainerStatuses")
     setup, later = status["initContainerStatuses"]
     assert setup["lastState"]["terminated"]["exitCode"] == 3
@@ -368,10 +370,7 @@ async def test_job_runs_as_long_as_its_pod_and_fails_with_it(world: World) -> No
 
 async def test_invalid_response_keeps_pods_from_being_bound(world: World) -> None:
     await define_responses(world, "[{state: Exploded}]")
-    metadata = {"name": "web", "namespace": world.namespace}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": CONTAINERS}}
-    await world.wait_until_pods_are_allowed()
-    await world.client.create(pod)
+    await create_pod(world)
 
     async def messages() -> list[str]:
         return [str(event.get("note") or event.get("message")) for event in await world.objects(EVENT)]

@@ -63,7 +63,7 @@ def check_writable(path: Path) -> None:
 
 
 def entries_of(directory: Path) -> list[Path]:
-    """Return what is in a directory, nothing if it can't be read: it may be removed in the meantime. Blocks.
+    """Return the entries of a directory, or an empty list if it can't be read: it may have been removed. Blocks.
 
     ``Path.glob`` raises FileNotFoundError then, before Python 3.13.
     """

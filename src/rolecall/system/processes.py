@@ -76,7 +76,7 @@ def kill_all(find: Callable[[], list[psutil.Process]], limit_seconds: float) -> 
     while left and time.monotonic() < deadline:
         _signal_all(left, signal.SIGKILL)
         _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
-        # The environment of a process, by which it may have been found, is gone some time before it can be reaped.
+        # A killed process loses its environment, by which it may have been found, before it can be reaped.
         left = list({*find(), *filter(is_alive, left)})
     return [process.pid for process in left]
 

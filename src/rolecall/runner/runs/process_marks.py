@@ -60,7 +60,7 @@ def kill_run_processes(ident: str, *, starter_reaps: bool = False) -> list[int]:
         return found
 
     survivors = kill_all(find, KILL_LIMIT_SECONDS)
-    # By their groups, because one that has ended by itself has no mark any more.
+    # By their groups, because a process that has ended by itself no longer has its mark.
     for group in groups - {os.getpgrp()}:
         reap_children(-group)
     return survivors
