@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from rolecall.kube.client import Client
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.client import Client, Selection
+from rolecall.kube.errors import NotFoundError
+from rolecall.kube.metadata import labels_of, metadata_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
@@ -26,6 +28,7 @@ TASKS = """
   when: blob is defined
 """
 STATUS = "report: $.stats.report, copy: $.stats.report"
+CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
 LEVELS = [1000, 1400] if sys.version_info[:2] == (3, 12) else [1500, 9000]
 """Python 3.12 reads 1,500 levels of JSON at most. What is deeper is in test_unreadable_objects.py."""
 
@@ -136,3 +139,32 @@ async def test_deeply_nested_spec_does_not_stop_operator(
     await make(world, odd, "ordinary", {"size": 1})
     await world.wait_for(odd, "ordinary", lambda obj: is_true(obj, "Successful"))
     assert operator.is_ready()
+
+
+ODD_NAMES = ("a:b", "a#b", "a?b", "a&b=c", "a b", "a\nb", "a'b\"c", "a\\b", "a+b", "ä☃", "...", "{{ x }}", "n" * 253)
+
+
+async def test_objects_with_any_name_are_read_changed_and_deleted(world: World) -> None:
+    """The kind ClusterRole accepts every name that can be a segment of a path."""
+    prefix = f"{world.namespace}-"
+    await world.client.create(cluster_role(f"{prefix}a"))  # to which "a#b" and "a?b" would lead
+    for name in ODD_NAMES:
+        key = ObjectKey("", f"{prefix}{name}"[:253])
+        await world.client.create(cluster_role(key.name))
+        assert metadata_of(await world.client.get(CLUSTER_ROLE, key))["name"] == key.name
+        found = await world.client.patch(CLUSTER_ROLE, key, {"metadata": {"labels": {"changed": "true"}}})
+        assert (ObjectKey.of_object(found), labels_of(found)) == (key, {"changed": "true"})
+        one = [
+            obj async for page, _ in world.client.list_pages(CLUSTER_ROLE, None, Selection(key.name)) for obj in page
+        ]
+        assert [ObjectKey.of_object(obj) for obj in one] == [key]
+        await world.client.delete(CLUSTER_ROLE, key)
+        with pytest.raises(NotFoundError):
+            await world.client.get(CLUSTER_ROLE, key)
+    assert labels_of(await world.client.get(CLUSTER_ROLE, ObjectKey("", f"{prefix}a"))) == {}
+    await world.client.delete(CLUSTER_ROLE, ObjectKey("", f"{prefix}a"))
+
+
+def cluster_role(name: str) -> RawObject:
+    """Return a ClusterRole without rules."""
+    return {"apiVersion": CLUSTER_ROLE.api_version, "kind": CLUSTER_ROLE.kind, "metadata": {"name": name}, "rules": []}

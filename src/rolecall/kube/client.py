@@ -10,6 +10,9 @@ page, and a page that is still much too large, because large objects follow smal
 
 An object may be too long, or too deeply nested for Python's JSON parser. It must not hide other objects, so it is
 logged and requested again as PartialObjectMetadata: its metadata without its content.
+
+**An object in a response has the name, the namespace, and the kind that were asked for.** Any other one raises
+OtherObjectError, so that nothing follows from an object that a gateway has substituted.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -23,10 +26,11 @@ import aiohttp
 from rolecall.kube.connection import REQUEST_SECONDS, Connection, OnRequest, Request, read_event, read_object
 from rolecall.kube.credentials import ConfigurationSource
 from rolecall.kube.discovery import ApiResource, Discovery, contradicts_discovery
-from rolecall.kube.errors import ApiError, KubeError, UnreachableError, UnreadableError
+from rolecall.kube.errors import ApiError, KubeError, OtherObjectError, UnreachableError, UnreadableError
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.selectors import field_requirement
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -85,7 +89,7 @@ class Client(Connection):
         source: ConfigurationSource | None = None,
     ) -> None:
         super().__init__(configuration, on_request, source)
-        self._discovery = Discovery(self._get_json)
+        self._discovery = Discovery(lambda path: self._send(Request("GET", path)))
 
     async def open(self, request: Request) -> aiohttp.ClientResponse:
         """Send a request; an error that contradicts discovery makes the next request discover again."""
@@ -107,7 +111,7 @@ class Client(Connection):
     async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
         """Return the current object. Raise NotFoundError."""
         resource = await self.resource(gvk)
-        return await self._get_json(resource.path_of(key))
+        return await self._send_object(Request("GET", resource.path_of(key)), resource, key)
 
     async def read(
         self, gvk: GVK, namespace: str, name: str = "", *, max_bytes: int, metadata_only: bool = False, **query: str
@@ -117,29 +121,31 @@ class Client(Connection):
         The response is decoded in a thread.
         """
         accept = ACCEPT_PARTIAL_OBJECT if metadata_only else "application/json"
-        request = Request("GET", (await self.resource(gvk)).path(namespace, name), query, accept=accept)
+        resource = await self.resource(gvk)
+        request = Request("GET", resource.path(namespace, name), query, accept=accept)
         body = await self.receive_up_to(request, max_bytes)
         if body is None:
             raise KubeError(f"GET {request.path}: the response is longer than {max_bytes} bytes")
-        return await run_in_thread(partial(read_object, body, f"GET {request.path}"))
+        obj = await run_in_thread(partial(read_object, body, f"GET {request.path}"))
+        return _requested(obj, request, resource, ObjectKey(namespace, name)) if name else obj
 
     async def create(self, obj: RawObject) -> RawObject:
         """Create an object and return it as the API server stored it."""
         resource = await self.resource(GVK.of_object(obj))
-        path = resource.path(ObjectKey.of_object(obj).namespace)
-        return await self._send_object(Request("POST", path, body=obj))
+        key = ObjectKey.of_object(obj)
+        return await self._send_object(Request("POST", resource.path(key.namespace), body=obj), resource, key)
 
     async def replace(self, obj: RawObject, subresource: str = "") -> RawObject:
         """Replace an object or its subresource; its resourceVersion guards against concurrent changes."""
         resource = await self.resource(GVK.of_object(obj))
-        path = resource.path_of(ObjectKey.of_object(obj), subresource)
-        return await self._send_object(Request("PUT", path, body=obj))
+        key = ObjectKey.of_object(obj)
+        return await self._send_object(Request("PUT", resource.path_of(key, subresource), body=obj), resource, key)
 
     async def patch(self, gvk: GVK, key: ObjectKey, patch: object, subresource: str = "") -> RawObject:
         """Change an object with a JSON merge patch."""
         resource = await self.resource(gvk)
-        path = resource.path_of(key, subresource)
-        return await self._send_object(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
+        request = Request("PATCH", resource.path_of(key, subresource), body=patch, content_type=MERGE_PATCH)
+        return await self._send_object(request, resource, key)
 
     async def delete(self, gvk: GVK, key: ObjectKey, preconditions: Mapping[str, str] | None = None) -> None:
         """Delete an object, with background propagation to its dependents. Raise NotFoundError.
@@ -148,7 +154,7 @@ class Client(Connection):
         """
         resource = await self.resource(gvk)
         body = {"propagationPolicy": "Background"} | ({"preconditions": dict(preconditions)} if preconditions else {})
-        await self._send_object(Request("DELETE", resource.path_of(key), body=body))
+        await self._send(Request("DELETE", resource.path_of(key), body=body))
 
     async def list_pages(
         self, gvk: GVK, namespace: str | None = None, selection: Selection | None = None
@@ -242,11 +248,24 @@ class Client(Connection):
             reason = str(error)
         raise UnreachableError(f"the watch on {gvk} broke at an unreadable event: {reason}")
 
-    async def _get_json(self, path: str) -> RawObject:
-        return await self._send_object(Request("GET", path))
+    async def _send_object(self, request: Request, resource: ApiResource, key: ObjectKey) -> RawObject:
+        return _requested(await self._send(request), request, resource, key)
 
-    async def _send_object(self, request: Request) -> RawObject:
+    async def _send(self, request: Request) -> RawObject:
         return read_object(await self.receive(request), f"{request.method} {request.path}")
+
+
+def _requested(obj: RawObject, request: Request, resource: ApiResource, key: ObjectKey) -> RawObject:
+    """Return the object in a response. Raise OtherObjectError if it isn't the requested one."""
+    if not key.name:  # the API server generates it, or a review has none
+        return obj
+    expected = ObjectKey(key.namespace if resource.namespaced else "", key.name)
+    gvk, found = GVK.of_object(obj), ObjectKey.of_object(obj)
+    is_kind = is_partial(obj) or gvk == resource.gvk
+    if is_kind and found == expected:
+        return obj
+    request_line = f"{request.method} {request.path}"
+    raise OtherObjectError(f"{request_line}: expected {resource.gvk.kind} {expected}, found {gvk.kind} {found}")
 
 
 def _selected(request: Request, selection: Selection | None, partial: str) -> Request:
@@ -255,7 +274,7 @@ def _selected(request: Request, selection: Selection | None, partial: str) -> Re
         return request
     query = dict(request.query or {})
     if selection.name:
-        query["fieldSelector"] = f"metadata.name={selection.name}"
+        query["fieldSelector"] = field_requirement("metadata.name", selection.name)
     return replace(request, query=query, accept=partial if selection.metadata_only else request.accept)
 
 

@@ -173,7 +173,7 @@ class Connection:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
         status = NO_RESPONSE
         try:
-            response = await self.send(request.method, URL(url), headers, data=body, timeout=timeout)
+            response = await self.send(request.method, URL(url, encoded=True), headers, data=body, timeout=timeout)
             status = str(response.status)
         finally:
             if self._on_request is not None:

@@ -10,6 +10,9 @@ is used.
 ETags, so that unchanged ones are short. A version that the API server marks as stale, because the server behind it did
 not respond, and each version of an API server without aggregated discovery has no resources here: a client that needs
 them requests them directly.
+
+Paths are made only here, and each of their segments is quoted: a name never changes which object, or which kind, a path
+leads to. Names that no quoting protects, because URLs are normalized, are rejected.
 """
 
 import asyncio
@@ -18,9 +21,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import quote
 
 from rolecall.kube.connection import Connection, ETagResponse, Request, read_object
-from rolecall.kube.errors import ApiError, KubeError, NotServedError, UnknownKindError
+from rolecall.kube.errors import ApiError, InvalidNameError, KubeError, NotServedError, UnknownKindError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 MAX_AGE_SECONDS: Final = 30.0
@@ -50,19 +54,36 @@ class ApiResource:
         return not {"get", "list", "watch"} <= self.verbs
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection, of an object, or of a subresource."""
-        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        collection = f"{group_version_path(self.gvk.group, self.gvk.version)}{scope}/{self.plural}"
-        return "/".join(part for part in (collection, name, subresource) if part)
+        """Return the URL path of the collection, of an object, or of a subresource. Raise InvalidNameError."""
+        scope = f"/namespaces/{path_segment(namespace)}" if self.namespaced and namespace else ""
+        collection = f"{group_version_path(self.gvk.group, self.gvk.version)}{scope}"
+        return "/".join((collection, *(path_segment(part) for part in (self.plural, name, subresource) if part)))
 
     def path_of(self, key: ObjectKey, subresource: str = "") -> str:
-        """Return the URL path of an object."""
+        """Return the URL path of an object. Raise InvalidNameError, also without a name: that path is a collection."""
+        if not key.name:
+            raise InvalidNameError(f"expected the name of an object of {self.gvk}, found none")
         return self.path(key.namespace, key.name, subresource)
 
 
 def group_version_path(group: str, version: str) -> str:
-    """Return the URL path of a group and version."""
-    return f"/apis/{group}/{version}" if group else f"/api/{version}"
+    """Return the URL path of a group and version. Raise InvalidNameError."""
+    parts = ("apis", group, version) if group else ("api", version)
+    return "/" + "/".join(map(path_segment, parts))
+
+
+def path_segment(text: str) -> str:
+    """Return a segment of a URL path. Raise InvalidNameError for a text that no segment can have.
+
+    No object has such a name: ``IsValidPathSegmentName`` in k8s.io/apimachinery rejects it for every kind. Quoting a
+    ``/`` wouldn't help, because the API server splits paths after it has decoded them.
+    """
+    if text in ("", ".", "..") or "/" in text or "%" in text:
+        raise InvalidNameError(f"{text!r} can't be a segment of a URL path")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError as error:
+        raise InvalidNameError(f"{text!r} can't be a segment of a URL path: {error.reason}") from error
 
 
 @dataclass(slots=True)

@@ -26,6 +26,14 @@ class UnknownKindError(KubeError):
         self.gvk = gvk
 
 
+class InvalidNameError(KubeError):
+    """A name that can't be a segment of a URL path, so no object has it; no request was sent."""
+
+
+class OtherObjectError(KubeError):
+    """A response with another object than the requested one."""
+
+
 class UnreachableError(KubeError):
     """No response: the connection was refused or broken, or the request timed out."""
 

@@ -18,6 +18,8 @@ WITHOUT_VALUES = ("Exists", "DoesNotExist")
 _OPERATORS = WITH_VALUES + WITHOUT_VALUES
 _IN: Final = re.compile(r"(?P<key>[^\s!=]+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)")
 _EQUAL: Final = re.compile(r"(?P<key>[^\s!=]+)\s*(?P<operator>==?|!=)\s*(?P<value>\S*)")
+_FIELD: Final = re.compile(r"(?P<field>[^\\=!]+)(?P<operator>==?|!=)(?P<value>(?:[^\\=]|\\[\\,=])*)", re.DOTALL)
+_QUOTED: Final = re.compile(r"[\\,=]")
 _SEPARATOR: Final = re.compile(r",(?![^(]*\))")
 """A comma that is not in brackets."""
 
@@ -109,17 +111,33 @@ def _invalid(where: str, expected: str, found: object) -> ValueError:
     return ValueError(f"{where}: expected {expected}, found {found!r}")
 
 
+def field_requirement(field: str, value: str) -> str:
+    """Return the requirement of a field selector that a field has exactly this value, quoted as the API server does.
+
+    See ``EscapeValue`` in k8s.io/apimachinery/pkg/fields.
+    """
+    return f"{field}=" + _QUOTED.sub(r"\\\g<0>", value)
+
+
+def field_requirements(text: str) -> list[tuple[str, str, str]]:
+    """Return the field, the operator (``=`` or ``!=``), and the value of each requirement. Raises ValueError."""
+    found = []
+    for part in filter(None, re.findall(r"(?:[^\\,]|\\.)*", text, re.DOTALL)):
+        match = _FIELD.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r} is not a requirement of a field selector")
+        operator = "!=" if match["operator"] == "!=" else "="
+        found.append((match["field"], operator, re.sub(r"\\(.)", r"\1", match["value"], flags=re.DOTALL)))
+    return found
+
+
 def selects(obj: RawObject, labels: str, fields: str) -> bool:
     """Return whether selectors match an object; an empty one matches everything. Raises ValueError."""
     if not label_selector(labels).matches(metadata_of(obj).get("labels") or {}):
         return False
-    for part in _parts(fields):
-        match = _EQUAL.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{part!r} is not a requirement of a field selector")
-        if (_field(obj, match["key"]) == match["value"]) == (match["operator"] == "!="):
-            return False
-    return True
+    return all(
+        (_field(obj, field) == value) == (operator == "=") for field, operator, value in field_requirements(fields)
+    )
 
 
 def label_selector(text: str) -> LabelSelector:

@@ -1,6 +1,7 @@
 import asyncio
 import socket
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from aiohttp import web
@@ -19,13 +20,15 @@ from rolecall.kube.connection import Request
 from rolecall.kube.errors import (
     ConflictError,
     GoneError,
+    InvalidNameError,
     KubeError,
     NotServedError,
+    OtherObjectError,
     ResponseTimeoutError,
     UnreachableError,
     UnreadableError,
 )
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.unit.kube.conftest import DISCOVERY, KEY, ONE, WIDGET, ApiServer, event, streaming, watched, write_kubeconfig
 
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -78,6 +81,38 @@ async def test_each_verb_is_sent_to_its_path_with_its_body(client: Client, api_s
     assert api_server.headers[3]["Content-Type"] == "application/merge-patch+json"
 
 
+async def test_name_that_leads_elsewhere_is_in_no_request(client: Client, api_server: ApiServer) -> None:
+    for key in (ObjectKey("default", "../../../namespaces/default"), ObjectKey("..", "one"), ObjectKey("default", "")):
+        obj: RawObject = ONE | {"metadata": {"namespace": key.namespace, "name": key.name}}
+        for send in (
+            client.get(WIDGET, key),
+            client.replace(obj),
+            client.patch(WIDGET, key, {}),
+            client.delete(WIDGET, key),
+        ):
+            with pytest.raises(InvalidNameError):
+                await send
+    assert api_server.requests == []
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ONE | {"metadata": {"namespace": "default", "name": "other"}},
+        ONE | {"metadata": {"namespace": "other", "name": "one"}},
+        ONE | {"metadata": {"name": "one"}},
+        ONE | {"kind": "Other"},
+        ONE | {"apiVersion": "example.org/v1"},
+    ],
+)
+async def test_other_object_than_requested_is_error(client: Client, api_server: ApiServer, found: RawObject) -> None:
+    api_server.respond(found)
+    sent = client.get(WIDGET, KEY), client.replace(ONE), client.patch(WIDGET, KEY, {}), client.create(ONE)
+    for send in (*sent, client.read(WIDGET, "default", "one", max_bytes=1000)):
+        with pytest.raises(OtherObjectError, match=r"expected Widget default/one, found \S+ \S+"):
+            await send
+
+
 @pytest.mark.parametrize(
     ("status", "kind"), [(404, NotServedError), (409, ConflictError), (410, GoneError), (500, KubeError)]
 )
@@ -113,7 +148,7 @@ async def test_unavailable_server_is_unreachable() -> None:
 async def cannot_be_sent(client: Client, body: object = None) -> None:
     """Check that a request fails in a way that does not look as if it could be sent later."""
     with pytest.raises(KubeError) as error:
-        await client._send_object(Request("PUT", "/somewhere", body=body))
+        await client._send(Request("PUT", "/somewhere", body=body))
     assert not isinstance(error.value, UnreachableError), "a retry would never end"
 
 
@@ -155,7 +190,7 @@ async def test_late_response_is_timeout(client: Client, api_server: ApiServer) -
 
     api_server.handler = never
     with pytest.raises(ResponseTimeoutError, match="Timeout"):
-        await client._send_object(Request("GET", "/never", timeout_seconds=0.05))
+        await client._send(Request("GET", "/never", timeout_seconds=0.05))
 
 
 async def test_list_has_pages_with_versions(client: Client, api_server: ApiServer) -> None:
@@ -168,7 +203,7 @@ async def test_list_has_pages_with_versions(client: Client, api_server: ApiServe
     assert [found async for found in client.list_pages(WIDGET, "default")] == [([ONE], "9"), ([ONE], "9")]
     assert [path for _, path, _ in api_server.requests] == [
         f"{WIDGETS}?limit=100",
-        f"{WIDGETS}?limit=500&continue=next/%3D",
+        f"{WIDGETS}?limit=500&continue=next%2F%3D",
     ]
 
 
@@ -301,6 +336,13 @@ async def test_a_selected_name_is_requested_with_a_field_selector(client: Client
     assert pages == [([], "9")]
     [(_, target, _)] = api_server.requests
     assert target == f"{SECRETS}?fieldSelector=metadata.name%3Dlogin&limit=100"
+
+
+async def test_selected_name_is_quoted_in_the_selector(client: Client, api_server: ApiServer) -> None:
+    api_server.respond({"metadata": {"resourceVersion": "9"}, "items": []})
+    assert [page async for page in client.list_pages(SECRET, "ns", Selection("a,metadata.name!=b"))]
+    [(_, target, _)] = api_server.requests
+    assert dict(parse_qsl(urlsplit(target).query))["fieldSelector"] == r"metadata.name=a\,metadata.name!\=b"
 
 
 async def test_selected_metadata_is_requested_and_shown_with_its_kind(client: Client, api_server: ApiServer) -> None:

@@ -1,10 +1,15 @@
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
+from hypothesis import example, given
+from hypothesis import strategies as st
 from kubernetes.aio.client import Configuration
+from yarl import URL
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import (
@@ -16,7 +21,15 @@ from rolecall.kube.discovery import (
     contradicts_discovery,
     read_resource_list,
 )
-from rolecall.kube.errors import ApiError, KubeError, NotServedError, UnknownKindError, UnreachableError, from_status
+from rolecall.kube.errors import (
+    ApiError,
+    InvalidNameError,
+    KubeError,
+    NotServedError,
+    UnknownKindError,
+    UnreachableError,
+    from_status,
+)
 from rolecall.kube.references import GVK, ObjectKey
 from tests.unit.kube.conftest import serving
 
@@ -53,6 +66,44 @@ def widgets() -> ApiResource:
 
 def test_subresources_belong_to_their_resource() -> None:
     assert widgets() == ApiResource(WIDGET, "widgets", True, frozenset(ALL_VERBS), frozenset({"status"}))  # noqa: FBT003
+
+
+ACCEPTED = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/%"), min_size=1, max_size=253).filter(
+    lambda name: name not in {".", ".."}
+)
+"""The names that the API server accepts for some kind: ``IsValidPathSegmentName`` in k8s.io/apimachinery."""
+
+REJECTED = st.one_of(
+    st.sampled_from([".", "..", "../x", "a/../b", "%2e%2e", "%2f", "..%2f..", "a/b", "\ud800", "a%00"]),
+    st.tuples(st.text(max_size=9), st.sampled_from(["/", "%", "%2F"]), st.text(max_size=9)).map("".join),
+)
+
+
+@given(ACCEPTED, ACCEPTED, st.sampled_from(["", "status"]))
+@example("system:auth-delegator", "a#b", "")
+@example("ns", "a?b=c&d", "status")
+@example("ns", "a\nb\x00c\x7f", "")
+@example("ns", "...", "")
+def test_path_has_each_name_as_one_segment(namespace: str, name: str, subresource: str) -> None:
+    path = widgets().path_of(ObjectKey(namespace, name), subresource)
+    expected = ["", "apis", "example.com", "v1", "namespaces", namespace, "widgets", name, *filter(None, [subresource])]
+    for is_encoded in (True, False):  # a client that normalizes URLs changes nothing
+        url = URL(f"https://host{path}", encoded=is_encoded)
+        assert [unquote(part) for part in url.raw_path.split("/")] == expected
+        assert (url.raw_query_string, url.raw_fragment) == ("", "")
+
+
+@given(REJECTED, st.sampled_from(["namespace", "name", "subresource", "group", "version", "plural"]))
+def test_name_that_no_object_has_is_in_no_path(name: str, where: str) -> None:
+    parts = dict.fromkeys(("group", "version", "plural", "namespace", "name", "subresource"), "x") | {where: name}
+    resource = replace(widgets(), gvk=GVK(parts["group"], parts["version"], "Widget"), plural=parts["plural"])
+    with pytest.raises(InvalidNameError, match="can't be a segment of a URL path"):
+        resource.path_of(ObjectKey(parts["namespace"], parts["name"]), parts["subresource"])
+
+
+def test_object_without_name_has_no_path() -> None:
+    with pytest.raises(InvalidNameError, match="expected the name of an object"):
+        widgets().path_of(ObjectKey("ns", ""))
 
 
 @pytest.mark.parametrize("response", [{}, {"resources": None}])

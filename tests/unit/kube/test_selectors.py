@@ -2,8 +2,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rolecall.kube.selectors import LabelSelector
+from rolecall.kube.selectors import LabelSelector, field_requirement, field_requirements, selects
 
 
 def expression(operator: str, *values: str) -> dict[str, Any]:
@@ -63,3 +65,18 @@ def test_selector_matches_as_in_kubernetes(
 def test_invalid_selector_is_rejected_with_key_and_value(raw: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LabelSelector.compile(raw)
+
+
+@given(st.text(), st.text())
+def test_requirement_of_any_value_selects_exactly_it(value: str, other: str) -> None:
+    text = field_requirement("metadata.name", value)
+    assert field_requirements(text) == [("metadata.name", "=", value)]
+    assert field_requirements(f"a!=b,{text}") == [("a", "!=", "b"), ("metadata.name", "=", value)]
+    for name in (value, other):
+        assert selects({"metadata": {"name": name}}, "", text) is (name == value)
+
+
+@pytest.mark.parametrize("text", ["name", "=x", "a=b=c", r"a=b\c", "a=b,c"])
+def test_malformed_field_selector_is_invalid(text: str) -> None:
+    with pytest.raises(ValueError, match="not a requirement of a field selector"):
+        field_requirements(text)

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from rolecall.kube.references import ObjectKey
+from rolecall.kube.selectors import field_requirements
 
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 READ_VERBS: Final = frozenset({"get", "list", "watch"})
@@ -18,7 +19,6 @@ WRITE_VERBS: Final = frozenset({"create", "update", "patch"}) | REMOVAL_VERBS
 _PATH_VERBS: Final = frozenset({"proxy", "watch"})
 _SUBRESOURCES_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _RAW_SUBRESOURCES: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
-_NAME_FIELD: Final = "metadata.name="
 _VALID_TARGET: Final = re.compile(r"/[!-~]*")
 
 
@@ -143,7 +143,8 @@ def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
 
 
 def _name_in_field_selector(query: dict[str, str]) -> str:
-    for requirement in query.get("fieldSelector", "").split(","):
-        if requirement.startswith(_NAME_FIELD):
-            return requirement.removeprefix(_NAME_FIELD).removeprefix("=")
-    return ""
+    try:
+        requirements = field_requirements(query.get("fieldSelector", ""))
+    except ValueError:  # the API server rejects the request
+        return ""
+    return next((value for *found, value in requirements if found == ["metadata.name", "="]), "")

@@ -25,6 +25,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from rolecall.kube.discovery import path_segment
+from rolecall.kube.errors import InvalidNameError
 from rolecall.system.files import write_private
 from rolecall.workbench.controlplane import components
 from rolecall.workbench.controlplane.api_client import ApiClient
@@ -199,7 +201,10 @@ class Credentials:
     def write_service_account_kubeconfig(self, server: ApiClient, port: int, account: tuple[str, str]) -> Path:
         """Write a kubeconfig with a new token of the account (namespace, name). Raise ControlPlaneError on failure."""
         namespace, name = account
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        try:
+            path = f"/api/v1/namespaces/{path_segment(namespace)}/serviceaccounts/{path_segment(name)}/token"
+        except InvalidNameError as error:
+            raise ControlPlaneError(f"service account {namespace}/{name}: {error}") from error
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
