@@ -35,6 +35,24 @@ WITH_A_USER = TASKS.replace(
     '  ansible.builtin.copy: {dest: "{{ gate }}", content: "", mode: "0600"}\n'
     "- name: Delete one of them",
 )
+COLLECTS = """
+- name: Make dependents
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ item }}", namespace: "{{ ansible_operator_meta.namespace }}", labels: {part: "temporary"}}
+  loop: [a, b]
+- name: Delete both with one request
+  ansible.builtin.command:
+    argv: ["{{ ansible_playbook_python }}", -c, "{{ script }}", "{{ ansible_operator_meta.namespace }}"]
+  vars:
+    script: |
+      import sys
+      from kubernetes import client, config
+      config.load_kube_config()
+      client.CoreV1Api().delete_collection_namespaced_config_map(sys.argv[1], label_selector="part=temporary")
+"""
 DEPLOYS = """
 - name: Make a Deployment
   kubernetes.core.k8s:
@@ -52,7 +70,14 @@ DEPLOYS = """
           metadata: {labels: {app: web}}
           spec: {containers: [{name: web, image: nginx}]}
 """
-SHARED = Shared({"deleting": Role(TASKS), "with-a-user": Role(WITH_A_USER), "deploying": Role(DEPLOYS)})
+SHARED = Shared(
+    {
+        "deleting": Role(TASKS),
+        "collecting": Role(COLLECTS),
+        "with-a-user": Role(WITH_A_USER),
+        "deploying": Role(DEPLOYS),
+    }
+)
 
 
 async def test_own_deletion_triggers_no_run_but_a_users_does(world: World, things: Things) -> None:
@@ -64,6 +89,14 @@ async def test_own_deletion_triggers_no_run_but_a_users_does(world: World, thing
     await world.delete(CONFIG_MAP, "kept")
     await world.wait_for(CONFIG_MAP, "kept", bool)
     assert await quiet(thing, 3.0) == 2
+
+
+async def test_own_deletion_of_a_collection_triggers_no_run(world: World, things: Things) -> None:
+    thing = things["collecting"]
+    await thing.create()
+    await thing.succeeds()
+    assert await quiet(thing, 3.0) == 1
+    assert await world.find(CONFIG_MAP, "a") is None
 
 
 async def test_users_deletion_during_a_run_triggers_a_run(world: World, things: Things) -> None:

@@ -20,6 +20,8 @@ class ReportedRun(ProxiedRun):
     removed: list[str] = field(default_factory=list)
     dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
+    absent: set[tuple[str, str]] = field(default_factory=set)
+    """The kinds and keys of the primaries that are known not to exist."""
 
     def about_to_write(self, group: str) -> None:
         """Keep the group of a write."""
@@ -36,6 +38,10 @@ class ReportedRun(ProxiedRun):
     def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
         """Keep the kind of a dependent."""
         self.dependents.append((resource.gvk, ownership))
+
+    def is_gone(self, kind: str, primary: str) -> bool:
+        """Look in ``absent``."""
+        return (kind, primary) in self.absent
 
     def reading(self, read: Read) -> PendingRead | None:
         """Pass on a read."""

@@ -9,6 +9,7 @@ shared, and all others are freed with their objects.
 """
 
 import copy
+import json
 from functools import lru_cache
 from typing import Any, Final
 
@@ -68,6 +69,21 @@ def owner_references_of(obj: RawObject) -> tuple[OwnerReference, ...]:
 
 def _list(found: object) -> list[Any]:
     return found if isinstance(found, list) else []
+
+
+def applied_metadata(obj: RawObject, manager: str) -> tuple[set[str], set[str]]:
+    """Return the uids of the owner references, and the names of the annotations, that a field manager has applied.
+
+    See "Server-side apply" in the Kubernetes documentation for ``managedFields``.
+    """
+    uids, annotations = set(), set()
+    for entry in _list(metadata_of(obj).get("managedFields")):
+        if (entry.get("manager"), entry.get("operation"), entry.get("subresource", "")) == (manager, "Apply", ""):
+            fields = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+            annotations |= {name.removeprefix("f:") for name in fields.get("f:annotations") or ()}
+            keys = (name.removeprefix("k:") for name in fields.get("f:ownerReferences") or () if name.startswith("k:"))
+            uids |= {json.loads(key)["uid"] for key in keys}
+    return uids, annotations
 
 
 def labels_of(obj: RawObject) -> dict[str, str]:

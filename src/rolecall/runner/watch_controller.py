@@ -60,7 +60,7 @@ from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.runs.disk_space import OrphanedWorkspaces
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.own_writes import OwnWrites, PrimaryCause, SelfTriggers
+from rolecall.runner.runs.own_writes import DependentCause, OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.runs.process import Runner
 from rolecall.runner.runs.shared_discovery import SharedDiscovery
 from rolecall.runner.serving.metrics import OperatorMetrics
@@ -151,7 +151,7 @@ class WatchController:
             self.primaries.subscribe(sharded.on_change)
             shards.kinds.append(sharded)
         reconcile = self.reconciler.reconcile
-        self.controller = Controller(watch.gvk, self.queue, workers, reconcile, self._is_self_trigger)
+        self.controller = Controller(watch.gvk, self.queue, workers, reconcile, self._needs_no_run_now)
 
     def _make_reconciler(self, context: OperatorContext) -> Reconciler:
         settings = context.settings
@@ -164,6 +164,7 @@ class WatchController:
             proxy=context.proxy,
             own_writes=context.own_writes,
             on_dependent=self._on_dependent_kind,
+            lacks=context.manager.lacks,
             reads=self.reads.sets if self.watch.watch_reads else None,
             discovery=context.discovery,
             environment=context.environment,
@@ -300,14 +301,24 @@ class WatchController:
                 continue
             # A recreated primary may need an object deleted together with its predecessor.
             if change.new is None or uid in ("", entry.uid):
-                self._enqueue(key, change.cause(f"dependent {change.reason}"))
+                cause = change.cause(f"dependent {change.reason}")
+                version = cause.uid, cause.resource_version, cause.is_removal
+                self._enqueue(key, DependentCause(cause.text, *version, priority=cause.priority))
 
     def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
         if not self._has_started and not isinstance(cause, PrimaryCause):
             cause = replace(cause, priority=Priority.LOW)
+        elif isinstance(cause, DependentCause):
+            self.reads.on_change(key, cause)
+            return
         # A cause that arrives during a run is judged at its end, when the responses to all its writes are known.
         if self.queue.is_processing(key) or not self._self_triggers.is_self_trigger(key, cause):
             self.queue.add(key, cause)
+
+    def _needs_no_run_now(self, key: ObjectKey, cause: Cause) -> bool:
+        """Return whether a cause that arrived during a run needs no further run immediately."""
+        may_be_in_loop = isinstance(cause, DependentCause | ReadCause)
+        return self._is_self_trigger(key, cause) or (may_be_in_loop and self.reads.postpone(key, cause))
 
     def _is_self_trigger(self, key: ObjectKey, cause: Cause) -> bool:
         """Return whether a cause that arrived during a run needs no further run."""

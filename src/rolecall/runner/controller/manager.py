@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rolecall.kube.client import Client
-from rolecall.kube.references import GVK
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.informer import Informer
 from rolecall.system.clock import Clock
@@ -89,6 +89,16 @@ class Manager:
             if self._end is not None and not self._end.done():
                 self._start(informer.run(), f"informer of {gvk}", self._informer_tasks)
         return informer
+
+    def lacks(self, kind: str, key: ObjectKey) -> bool:
+        """Return whether there is certainly no object of a kind (``Kind.group``) with this key.
+
+        That is certain only of a kind that is watched completely, in a namespace that is watched.
+        """
+        watching = [each for gvk, each in self.informers.items() if f"{gvk.kind}.{gvk.group}".strip(".") == kind]
+        is_watched = self.namespaces is None or not key.namespace or key.namespace in self.namespaces
+        are_complete = all(each.synced.is_set() and not each.trouble for each in watching)
+        return bool(watching) and is_watched and are_complete and all(each.store.get(key) is None for each in watching)
 
     async def run(self) -> None:
         """Run until ``stop`` or cancellation. Raises the error of a background task that crashed."""

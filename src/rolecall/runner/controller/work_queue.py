@@ -146,6 +146,8 @@ class Cause:
     resource_version: str = ""
     is_removal: bool = False
     priority: Priority = field(default=Priority.MEDIUM, kw_only=True)
+    may_be_in_loop: bool = field(default=False, kw_only=True)
+    """Whether a run of this operator may have made the change, so that runs may trigger each other without end."""
 
     def __post_init__(self) -> None:
         """Shorten the text."""

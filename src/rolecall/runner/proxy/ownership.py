@@ -5,6 +5,7 @@ namespaced owner. In these cases two annotations name the primary for the operat
 All functions are pure and do not change their arguments.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -62,7 +63,7 @@ def is_event(gvk: GVK) -> bool:
 
 
 def target_ownership(owner: Owner, namespace: str, obj: RawObject, existing: RawObject | None) -> Ownership | None:
-    """Return how an object must name its owner after a write, None if the write is forwarded unchanged.
+    """Return how an object must name its owner after a write, None if the write doesn't set it.
 
     ``namespace`` is empty for a cluster-scoped object; ``existing`` is the object before the write, None if there is
     none. With its annotation, a role adopts an existing object, or creates an object without an owner.
@@ -77,6 +78,35 @@ def target_ownership(owner: Owner, namespace: str, obj: RawObject, existing: Raw
         return requested
     is_in_reach = not owner.namespaced or namespace == owner.key.namespace
     return Ownership.OWNER_REFERENCE if is_in_reach else Ownership.ANNOTATION
+
+
+def primary_named_by(obj: RawObject) -> tuple[str, str]:
+    """Return the kind and the key in the two annotations of an object, empty if it has none."""
+    return annotation_of(obj, PRIMARY_TYPE_ANNOTATION) or "", annotation_of(obj, PRIMARY_ANNOTATION) or ""
+
+
+def with_kept(obj: RawObject, references: list[Any], annotations: Mapping[str, str], owner: Owner) -> RawObject:
+    """Return a copy that repeats owner references and annotations, which the write would drop from the existing object.
+
+    The body's own fields win: it may name its owners, and a primary in the annotations, itself. A body that names only
+    this owner is meant for a new object, so it is joined with the others. The object itself is returned if it needs
+    nothing. Raises ValueError for malformed metadata.
+    """
+    metadata = _field(obj, "metadata", dict)
+    own = _field(metadata, "annotations", dict)
+    has_primary = PRIMARY_ANNOTATION in own or PRIMARY_TYPE_ANNOTATION in own
+    taken = {*own, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION} if has_primary else own
+    repeated: dict[str, Any] = {}
+    if missing := {name: value for name, value in annotations.items() if name not in taken}:
+        repeated["annotations"] = {**missing, **own}
+    given = _field(metadata, "ownerReferences", list)
+    if given and all(isinstance(raw, dict) and raw.get("uid") == owner.uid for raw in given):
+        references = [*(raw for raw in references if raw.get("uid") != owner.uid), *given]
+    elif "ownerReferences" in metadata:
+        references = given
+    if references != given:
+        repeated["ownerReferences"] = references
+    return obj | {"metadata": metadata | repeated} if repeated else obj
 
 
 def with_owner(obj: RawObject, owner: Owner, ownership: Ownership) -> RawObject:

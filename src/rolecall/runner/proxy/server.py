@@ -40,7 +40,7 @@ from rolecall.runner.proxy.sessions import (
     Session,
 )
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_own_address, is_upgrade
-from rolecall.runner.proxy.writes import Writes, removed_uid, with_delete_options
+from rolecall.runner.proxy.writes import Writes, removed_uids, with_delete_options
 from rolecall.runner.serving.authentication import basic_credentials, bearer_token
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
@@ -190,8 +190,6 @@ class Proxy:
         headers = upstream_headers(request.headers, proxied.context)
         if not proxied.info.is_write:
             return await self._read(request, proxied, headers)
-        changed = await self._writes.inject(proxied)
-        proxied.sent = None if changed == proxied.body else changed
         return await proxied.session.shield_write(self._write(proxied, headers))
 
     async def _write(self, proxied: ProxiedRequest, headers: Headers) -> web.StreamResponse:
@@ -213,8 +211,7 @@ class Proxy:
         for obj in result.changed:
             session.record_version(info, resource_version_of(obj), ObjectKey.of_object(obj).name)
             run.wrote(obj)
-        uid = await self._worker.run(result.body, lambda: removed_uid(info, result))
-        if uid:
+        for uid in await self._worker.run(result.body, lambda: removed_uids(proxied, result)):
             run.deleted(uid)
         return buffered_response(result.response, result.body)
 

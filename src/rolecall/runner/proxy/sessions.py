@@ -165,6 +165,10 @@ class ProxiedRun:
     def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
         """Receive the kind of a dependent that the run is about to create, or has read, and how it names its owner."""
 
+    def is_gone(self, kind: str, primary: str) -> bool:  # noqa: ARG002 - for those that know other primaries
+        """Return whether the primary that two annotations name certainly doesn't exist."""
+        return False
+
     def reading(self, read: Read) -> PendingRead | None:  # noqa: ARG002 - for those that observe reads
         """Register a read that is about to be sent; return None if it is irrelevant.
 
@@ -206,6 +210,10 @@ class Session:
     def record_version(self, info: RequestInfo, version: str, name: str = "") -> None:
         """Record the version (empty: does not exist) that the run has seen of the requested object, or of ``name``."""
         self._versions[info.group, info.resource, info.namespace, name or info.name] = version
+
+    def forget_version(self, info: RequestInfo) -> None:
+        """Forget the version that the run has seen of the requested object."""
+        self._versions.pop((info.group, info.resource, info.namespace, info.name), None)
 
     @contextmanager
     def track_request(self) -> Iterator[None]:

@@ -1,10 +1,15 @@
 """Writes of a run: the owner in created objects, and preconditions that distinguish its changes from those of others.
 
-POST creates an object. PUT and server-side apply create it if it does not exist, so its metadata is read first. The
-owners of an existing object are not changed, with two exceptions: an object that already names the owner keeps naming
-it, because PUT and apply drop fields that the request does not contain; and an object is adopted if the request has the
-adoption annotation with the value ``"true"``. With the value ``"false"``, a new object gets no owner. A body that
-cannot be decoded is forwarded unchanged.
+POST creates an object. PUT and server-side apply create it if it does not exist, so its metadata is read first. **An
+object may have several owners, and no write removes one that its body doesn't mention**: PUT drops all fields that the
+body does not contain, apply those that its field manager owns, and a merge patch replaces the whole list. So the proxy
+repeats them, see ``ownership.with_kept``. The run's own owner is added only to an object that the run creates or, with
+the annotation ``rolecall.dev/adopt: "true"``, adopts. With ``"false"``, a new object gets no owner. A body that cannot
+be decoded is forwarded unchanged.
+
+What was read, the body made from it, and the precondition belong together. If the precondition fails, the body is made
+again from another read. If it fails repeatedly, the run gets the conflict, because a write without it could drop what
+was added in between. This process sends one such write of an object at a time.
 
 Parsers differ on a key that an object has twice. A body with an owner to inject is sent as the proxy has read it, with
 the last value, except where the API server rejects such keys. Any other body is forwarded unchanged, without a
@@ -12,8 +17,8 @@ precondition.
 
 PATCH and PUT return the object's resourceVersion even if they changed nothing. That version may then come from a user,
 whose change must trigger a reconcile. So the proxy adds a precondition: the object must still have a known version. If
-the write succeeds and returns another version, only the run has changed the object. If the precondition fails, the
-proxy retries once with the current version, and then sends the write as the run sent it.
+the write succeeds and returns another version, only the run has changed the object. If the precondition of a write that
+keeps nothing fails, the proxy retries once with the current version, and then sends the write as the run sent it.
 
 The precondition must not change what the API server accepts or stores; without it, the run's own change only causes one
 more run. Most kinds reject a PUT without a version, so a dry run of the PUT as the run sent it comes first. Where a
@@ -27,11 +32,15 @@ comes later and must trigger a reconcile. A dry run deletes nothing. The API ser
 its body, and from the query only if there is no body; those of an eviction from both.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qsl
+from weakref import WeakValueDictionary
 
 import aiohttp
 
@@ -47,18 +56,30 @@ from rolecall.kube.bodies import (
 )
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.metadata import is_being_deleted, metadata_of, resource_version_of, uid_of
+from rolecall.kube.metadata import (
+    PRIMARY_ANNOTATION,
+    PRIMARY_TYPE_ANNOTATION,
+    applied_metadata,
+    is_being_deleted,
+    metadata_of,
+    resource_version_of,
+    uid_of,
+)
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import BodyWorker
 from rolecall.runner.proxy.forward import read_metadata, send
 from rolecall.runner.proxy.ownership import (
     ADOPT_ANNOTATION,
+    Ownership,
     is_event,
+    primary_named_by,
     target_ownership,
+    with_kept,
     with_owner,
 )
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.proxy.sessions import ProxiedRequest
+from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION
+from rolecall.runner.proxy.sessions import ProxiedRequest, ProxiedRun
 from rolecall.system.logs import get_logger
 
 logger = get_logger("proxy")
@@ -68,6 +89,12 @@ MERGE_MEDIA_TYPES: Final = frozenset({"application/merge-patch+json", "applicati
 
 JSON_PATCH: Final = "application/json-patch+json"
 _KUBECTL: Final = ("fieldManager", "kubectl")
+_OF_OWNERS: Final = (ADOPT_ANNOTATION.partition("/")[0].encode(), b"ownerReferences")
+_OF_PRIMARY: Final = (PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION)
+_KEPT_BY_PUT: Final = (*_OF_PRIMARY, ADOPT_ANNOTATION, PRUNE_ANNOTATION)
+_BACKGROUND: Final = "Background"
+_ATTEMPTS: Final = 4
+"""How often a write that keeps owners is sent: three times with a body made again."""
 _VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
 
 # A failed ``test`` operation of a JSON patch gives 422 instead of 409; with the precondition, a body can be too long.
@@ -86,6 +113,8 @@ class WriteResult:
     body: bytes
     changed: tuple[RawObject, ...] = ()
     objects: tuple[RawObject, ...] | None = None
+    is_outdated: bool = False
+    """Whether the precondition that the proxy has added may have failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +123,22 @@ class Writes:
 
     client: Client
     worker: BodyWorker
+    _locks: WeakValueDictionary[tuple[str, str, ObjectKey], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _warn_once: Callable[..., None] = field(default_factory=lambda: lru_cache(1024)(logger.warning))
 
-    async def inject(self, request: ProxiedRequest) -> bytes:
-        """Return the body to send to the API server; report the kind of a dependent before the object can exist.
+    async def _inject(self, request: ProxiedRequest) -> bool:
+        """Set the body to send to the API server; report the kind of a dependent before the object can exist.
 
-        Raises KubeError and aiohttp.ClientError if discovery or the read of the existing object fails.
+        Return whether the body repeats something of the existing object. Raises KubeError and aiohttp.ClientError if
+        discovery or the read of the existing object fails.
         """
         body, run, info = request.body, request.run, request.info
+        request.sent = None
         if not (run.inject_owner and _may_need_owner(request)):
-            return body
+            return False
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
         if resource is None or resource.is_virtual or is_event(resource.gvk):
-            return body
+            return False
         # Then the API server must see duplicate keys, because it rejects them.
         is_strict = ("fieldValidation", "Strict") in parse_qsl(request.query)
         obj = await self.worker.run(body, lambda: decode_object(body, request.content_type, unique=is_strict))
@@ -114,30 +147,50 @@ class Writes:
             log = logger.warning if "yaml" in request.content_type else logger.debug
             reason = f"unknown format, malformed, or YAML of more than {MAX_YAML_BYTES} bytes with its aliases expanded"
             log("Failed to inject owner", target=request.target, content_type=request.content_type, reason=reason)
-            return body
+            return False
         return await self._inject_into(request, resource, obj)
 
-    async def _inject_into(self, request: ProxiedRequest, resource: ApiResource, obj: RawObject) -> bytes:
+    async def _inject_into(self, request: ProxiedRequest, resource: ApiResource, obj: RawObject) -> bool:
         body, run, info = request.body, request.run, request.info
         key = _key_of(info, resource, obj)
-        if run.owner.refers_to(resource.gvk, key):
-            return body
         existing = None if info.verb == "create" else await self._existing_metadata(request)
         if existing is None and _is_merge(request):
-            return body
-        ownership = target_ownership(run.owner, key.namespace, obj, existing)
-        if ownership is None:
-            return body
-        run.found_dependent(resource, ownership)
+            return False
+        name = f"{resource.gvk.kind} {key}"
+        ownership = None
+        if not run.owner.refers_to(resource.gvk, key):
+            ownership = target_ownership(run.owner, key.namespace, obj, existing)
+        if ownership is Ownership.ANNOTATION and existing is not None and self._is_taken(run, existing, name):
+            ownership = None
+        if ownership is not None:
+            run.found_dependent(resource, ownership)
         try:
-            changed = with_owner(_with_existing_references(request, obj, existing), run.owner, ownership)
+            references, annotations = _dropped(request, obj, existing or {}, ownership)
+            kept = with_kept(obj, references, annotations, run.owner)
+            changed = kept if ownership is None else with_owner(kept, run.owner, ownership)
             if changed is not obj:
-                body = await self.worker.run(body, lambda: encode_changed(body, request.content_type, obj, changed))
+                request.sent = await self.worker.run(
+                    body, lambda: encode_changed(body, request.content_type, obj, changed)
+                )
         except (TypeError, ValueError, RecursionError) as error:
             logger.debug("Failed to inject owner: malformed object", target=request.target, reason=str(error))
-            return request.body
-        logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", ownership=ownership.value)
-        return body
+            return False
+        if ownership is not None:
+            logger.debug("Injecting owner reference", dependent=name, ownership=ownership.value)
+        return kept is not obj
+
+    def _is_taken(self, run: ProxiedRun, existing: RawObject, name: str) -> bool:
+        """Return whether the annotations of an object, which hold only one primary, name another one."""
+        kind, primary = primary_named_by(existing)
+        if not primary or (kind, primary) == (run.owner.type_annotation, str(run.owner.key)):
+            return False
+        if run.is_gone(kind, primary):
+            return False
+        message = "Not adopting an object: its annotations name another primary, which may exist; logged once"
+        self._warn_once(
+            message, dependent=name, primary=f"{kind} {primary}", adopter=f"{run.owner.gvk.kind} {run.owner.key}"
+        )
+        return True
 
     async def _existing_metadata(self, request: ProxiedRequest) -> RawObject | None:
         """Return the metadata of the object to write, None if it does not exist."""
@@ -152,24 +205,52 @@ class Writes:
         return found
 
     async def send(self, request: ProxiedRequest, headers: Mapping[str, str]) -> WriteResult:
-        """Send a write; the caller records what it has changed. Raises aiohttp.ClientError and OSError."""
-        session, info = request.session, request.info
-        if info.is_dry_run:
-            return await self._send(request, headers)
-        known = session.last_seen_version(info)
-        if info.verb not in {"update", "patch"} or info.subresource not in _VERSIONED_SUBRESOURCES:
-            return await self._with_changed_objects(await self._send(request, headers), known)
+        """Send a write with its owners; the caller records what it has changed.
+
+        Raises KubeError, aiohttp.ClientError and OSError.
+        """
+        info = request.info
+        async with self._turn(request):
+            keeps = await self._inject(request)
+            if info.is_dry_run:
+                return await self._send(request, headers)
+            known = request.session.last_seen_version(info)
+            if info.verb not in {"update", "patch"} or info.subresource not in _VERSIONED_SUBRESOURCES:
+                return await self._with_changed_objects(await self._send(request, headers), known)
+            return await self._send_with_precondition(request, headers, known, keeps=keeps)
+
+    @asynccontextmanager
+    async def _turn(self, request: ProxiedRequest) -> AsyncIterator[None]:
+        """Wait until no other such write of the object is between its read and its response."""
+        info = request.info
+        if not (request.run.inject_owner and info.name and _may_need_owner(request)):
+            yield
+            return
+        async with self._locks.setdefault((*info.group_resource, info.key), asyncio.Lock()):
+            yield
+
+    async def _send_with_precondition(
+        self, request: ProxiedRequest, headers: Mapping[str, str], known: str | None, *, keeps: bool
+    ) -> WriteResult:
         if known is None:
             known = await self._current_version(request)
         result = await self._send_conditionally(request, headers, known)
-        if result is None and (current := await self._current_version(request)) != known:
-            result = await self._send_conditionally(request, headers, current)
-        return result or await self._send(request, headers)
+        for _ in range(_ATTEMPTS - 1 if keeps else 1):
+            if not result.is_outdated:
+                return result
+            request.session.forget_version(request.info)
+            keeps = await self._inject(request)
+            seen = request.session.last_seen_version(request.info)
+            previous, known = known, await self._current_version(request) if seen is None else seen
+            if known == previous:  # the conflict has another reason
+                break
+            result = await self._send_conditionally(request, headers, known)
+        return result if keeps or not result.is_outdated else await self._send(request, headers)
 
     async def _send_conditionally(
         self, request: ProxiedRequest, headers: Mapping[str, str], version: str
-    ) -> WriteResult | None:
-        """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
+    ) -> WriteResult:
+        """Send a write with this version (empty: no object) as its precondition."""
         body, content_type = request.sent or request.body, request.content_type
         conditional = None
         if version and not _stores_whole_body(request):
@@ -183,7 +264,7 @@ class Writes:
             return await self._send(request, headers)
         result = await self._send(request, headers, sent)
         if sent is not body and result.response.status in _PRECONDITION_FAILED:
-            return None
+            return replace(result, is_outdated=True)
         return await self._with_changed_objects(result, required)
 
     async def _with_changed_objects(self, result: WriteResult, version: str | None) -> WriteResult:
@@ -218,12 +299,12 @@ def _is_merge(request: ProxiedRequest) -> bool:
 
 
 def _may_need_owner(request: ProxiedRequest) -> bool:
-    """Return whether the body must be decoded; plain patches, the most frequent writes, need not be."""
+    """Return whether the body must be decoded; most merge patches, the most frequent writes, need not be."""
     info = request.info
     if not info.is_resource or info.subresource:
         return False
     if _is_merge(request):
-        return ADOPT_ANNOTATION.partition("/")[0].encode() in request.body
+        return any(each in request.body for each in _OF_OWNERS)
     is_apply = info.verb == "patch" and media_type(request.content_type) in APPLY_MEDIA_TYPES
     return is_apply or info.verb == "update" or (info.verb == "create" and not info.name)
 
@@ -235,19 +316,25 @@ def _key_of(info: RequestInfo, resource: ApiResource, obj: RawObject) -> ObjectK
     return ObjectKey(namespace, info.name or in_body.name)
 
 
-def _with_existing_references(request: ProxiedRequest, obj: RawObject, existing: RawObject | None) -> RawObject:
-    """Return the object with those owner references of the existing object that the write must not drop.
+def _dropped(
+    request: ProxiedRequest, obj: RawObject, existing: RawObject, ownership: Ownership | None
+) -> tuple[list[Any], dict[str, str]]:
+    """Return the owner references and the annotations that a write drops from the existing object, unless repeated.
 
-    A write that sets the owner references itself is not changed. A merge patch replaces the list, so it must contain
-    all of them. PUT and apply must contain the reference to the owner as it is in the existing object.
+    A merge patch replaces the whole list of references, if it has one. Apply drops what its field manager owns; the
+    reference to the owner is repeated in any case, so that the owner stays if other managers drop it.
     """
-    metadata = metadata_of(obj)
-    if existing is None or "ownerReferences" in metadata:
-        return obj
-    references: list[Any] = metadata_of(existing).get("ownerReferences") or []
-    uid = request.run.owner.uid
-    kept = references if _is_merge(request) else [raw for raw in references if raw.get("uid") == uid]
-    return obj | {"metadata": metadata | {"ownerReferences": kept}} if kept else obj
+    metadata = metadata_of(existing)
+    references: list[Any] = metadata.get("ownerReferences") or []
+    annotations: dict[str, str] = metadata.get("annotations") or {}
+    if request.info.verb == "update":
+        return references, {name: annotations[name] for name in _KEPT_BY_PUT if name in annotations}
+    if _is_merge(request):
+        is_replaced = ownership is Ownership.OWNER_REFERENCE or "ownerReferences" in metadata_of(obj)
+        return references if is_replaced else [], {}
+    uids, names = applied_metadata(existing, dict(parse_qsl(request.query)).get("fieldManager", ""))
+    kept = [raw for raw in references if raw.get("uid") in uids | {request.run.owner.uid}]
+    return kept, {name: annotations[name] for name in _OF_PRIMARY if name in names and name in annotations}
 
 
 def with_precondition(body: bytes, content_type: str, version: str) -> tuple[bytes, str] | None:
@@ -303,16 +390,35 @@ def with_delete_options(info: RequestInfo, body: bytes, content_type: str) -> Re
     return replace(info, is_dry_run=is_dry_run or (is_eviction and info.is_dry_run))
 
 
-def removed_uid(info: RequestInfo, result: WriteResult) -> str:
-    """Return the uid of the object that the request has removed, empty if there is none or its deletion is pending."""
-    if info.verb != "delete" or info.subresource or info.is_dry_run or result.response.status != HTTPStatus.OK:
-        return ""
-    content = decode(result.body, result.response.headers.get("Content-Type", ""))
+def removed_uids(request: ProxiedRequest, result: WriteResult) -> tuple[str, ...]:
+    """Return the uids of the objects that the request has removed, without those whose deletion is pending.
+
+    The response to the deletion of a collection lists its objects as they were before. Those that their finalizers, a
+    grace period, or the options of the deletion may delay are left out.
+    """
+    info, response = request.info, result.response
+    if not info.is_removal or info.subresource or info.is_dry_run or response.status != HTTPStatus.OK:
+        return ()
+    content = decode(result.body, response.headers.get("Content-Type", ""))
     if not isinstance(content, dict):
-        return ""
+        return ()
+    if info.verb == "deletecollection":
+        options = decode_delete_options(request.body, request.content_type, is_eviction=False) if request.body else {}
+        options = dict(parse_qsl(request.query)) | (options or {})
+        is_delayed = options.get("propagationPolicy", _BACKGROUND) != _BACKGROUND or "orphanDependents" in options
+        if is_delayed or info.group_resource == ("", "pods"):
+            return ()
+        return tuple(uid_of(obj) for obj in objects_in(content) if uid_of(obj) and not _is_pending(obj))
     if content.get("kind") == "Status":
         details = content.get("details")
-        return str(details.get("uid") or "") if isinstance(details, dict) else ""
-    metadata = metadata_of(content)
-    has_grace_period = is_being_deleted(content) and metadata.get("deletionGracePeriodSeconds") != 0
-    return "" if has_grace_period or metadata.get("finalizers") else uid_of(content)
+        uid = str(details.get("uid") or "") if isinstance(details, dict) else ""
+    else:
+        uid = "" if _is_pending(content) else uid_of(content)
+    return (uid,) if uid else ()
+
+
+def _is_pending(obj: RawObject) -> bool:
+    """Return whether a finalizer or a grace period delays the deletion of an object."""
+    metadata = metadata_of(obj)
+    has_grace_period = is_being_deleted(obj) and metadata.get("deletionGracePeriodSeconds") != 0
+    return has_grace_period or bool(metadata.get("finalizers"))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.controller.work_queue import Backoff, Cause
+from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.ownership import Owner, ownership_of
 from rolecall.runner.proxy.sessions import PendingRead, Read
 from rolecall.runner.reads.observed_state import (
@@ -29,16 +29,12 @@ from rolecall.runner.reads.observed_state import (
     version_of,
 )
 from rolecall.runner.reads.read_watches import ReadWatches
-from rolecall.system.clock import Clock
 
 _MAX_PENDING: Final = 4096
 """Changes during one run; if there are more, another run follows."""
 
 _NEVER: Final = frozenset({("", "Event"), ("events.k8s.io", "Event"), ("coordination.k8s.io", "Lease")})
 """Kinds that change all the time and mean nothing to a role."""
-
-_BACKOFF: Final = Backoff(1.0, 300.0)
-_QUIET_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +43,6 @@ class ReadCause(Cause):
 
     target: Target | None = None
     change: ReadChange | None = None
-    may_be_in_loop: bool = False
-    """Whether a run of this operator may have made the change, so that runs may trigger each other without end."""
 
     @classmethod
     def of(cls, target: Target, change: ReadChange) -> "ReadCause":
@@ -259,50 +253,3 @@ class ReadSets:
         reads = self._objects.pop(key, None)
         if reads is not None:
             reads.forget()
-
-
-@dataclass(slots=True)
-class ReadBackoff:
-    """The delays of the objects of one kind that trigger each other by their reads.
-
-    Two roles that read each other's writes would run without end, and so would all objects that share something that
-    each of them writes. Such a loop needs a write of a run: an object that was triggered only by reads of objects that
-    runs of this operator wrote, and whose run changed something, waits one second before such reads trigger it again,
-    then twice as long each time, up to five minutes. The time counts from the end of the run: a later change triggers
-    immediately.
-
-    A run that changes nothing ends this, and so does any other trigger, or a minute without one (or the wait, if that
-    is longer). A minute, because the trigger of a loop takes as long as the runs of all objects in the loop.
-    """
-
-    clock: Clock
-    _runs: dict[ObjectKey, tuple[int, float]] = field(default_factory=dict)
-    """How many runs of an object in a row may belong to a loop, and when the last of them ended."""
-
-    def run_ended(self, key: ObjectKey, causes: Iterable[Cause], *, changed: bool) -> None:
-        """Record the causes of a run, and whether it changed anything."""
-        causes = tuple(causes)
-        is_in_loop = all(isinstance(cause, ReadCause) and cause.may_be_in_loop for cause in causes)
-        if changed and causes and is_in_loop:
-            self._runs[key] = (self._runs.get(key, (0, 0.0))[0] + 1, self.clock.monotonic())
-        else:
-            self.forget(key)
-
-    def is_in_loop(self, key: ObjectKey) -> bool:
-        """Return whether the last run of an object may belong to a loop."""
-        return key in self._runs
-
-    def seconds(self, key: ObjectKey) -> float:
-        """Return the delay of an object after a change of a read that may belong to a loop."""
-        if key not in self._runs:
-            return 0.0
-        runs, ended = self._runs[key]
-        wait = _BACKOFF.delay_seconds(runs - 1)
-        passed = self.clock.monotonic() - ended
-        if passed >= max(wait, _QUIET_SECONDS):
-            self.forget(key)
-        return max(0.0, wait - passed)
-
-    def forget(self, key: ObjectKey) -> None:
-        """Drop the state of an object that was deleted."""
-        self._runs.pop(key, None)

@@ -28,7 +28,7 @@ from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, cut, strip_colo
 from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
-from rolecall.runner.runs.run import OnDependent, Run, RunListener, credentials
+from rolecall.runner.runs.run import Lacks, OnDependent, Run, RunListener, credentials
 from rolecall.runner.runs.shared_discovery import SharedDiscovery
 from rolecall.runner.runs.variables import check_nesting, extra_vars
 from rolecall.runner.runs.workspace import Workspace
@@ -69,7 +69,8 @@ class Launcher:
     """Runs the role or playbook of one watch.
 
     ``root`` is the directory of the workspaces, ``environment`` has further variables of every run, and ``discovery``
-    is that of the same API server. ``own_writes``, ``on_dependent``, and ``reads`` receive what runs do.
+    is that of the same API server. ``own_writes``, ``on_dependent``, and ``reads`` receive what runs do;
+    ``lacks`` tells runs which primaries don't exist.
     """
 
     watch: Watch
@@ -80,6 +81,7 @@ class Launcher:
     proxy: Proxy
     own_writes: OwnWrites
     on_dependent: OnDependent
+    lacks: Lacks = lambda _kind, _key: False
     reads: ReadSets | None = None
     discovery: SharedDiscovery | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -145,6 +147,7 @@ class Launcher:
             new_traceparent=None if record is None else record.new_traceparent,
             own_writes=self.own_writes,
             on_dependent=self.on_dependent,
+            lacks=self.lacks,
             record=record,
             reads=None if self.reads is None else self.reads.start(owner),
             discovery=None if self.discovery is None else await self.discovery.for_run(),

@@ -39,6 +39,11 @@ class PrimaryCause(Cause):
     is_relevant: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class DependentCause(Cause):
+    """A change of a dependent of the primary."""
+
+
 @dataclass(slots=True)
 class OwnWrites:
     """The versions that the runs of each primary wrote recently; ``now`` is a monotonic clock in seconds.
@@ -69,9 +74,10 @@ class OwnWrites:
         """Return whether a run of any primary may have written this object since a time of ``now``."""
         return not self.is_complete or not uid or self._last_writes.get(uid, -math.inf) >= since
 
-    def writers(self, uid: str, resource_version: str) -> list[Request]:
-        """Return the primaries whose runs wrote this version of an object."""
-        return [request for request, versions in self._versions.items() if (uid, resource_version) in versions]
+    def writers(self, cause: Cause) -> list[Request]:
+        """Return the primaries whose runs made a change: wrote this version of an object, or removed it."""
+        made = {(cause.uid, cause.resource_version)} | ({(cause.uid, _REMOVED)} if cause.is_removal else set())
+        return [request for request, versions in self._versions.items() if not made.isdisjoint(versions)]
 
     def forget_versions(self) -> None:
         """Drop all versions, because the cluster was restored and will give them to other changes."""
@@ -127,8 +133,11 @@ class SelfTriggers:
     def may_be_in_loop(self, key: ObjectKey, cause: Cause) -> bool:
         """Return whether a run may have written the changed object since the last run of this primary started.
 
-        Primaries that trigger each other in a loop do so by the writes of their runs.
+        Primaries that trigger each other in a loop do so by the writes of their runs. A dependent also changes by the
+        hands of users, and its writer is known exactly: it must be a run of another primary.
         """
+        if isinstance(cause, DependentCause):
+            return any(writer != (self.gvk, key) for writer in self.own_writes.writers(cause))
         _, _, started_at = self._started.get(key, _NEVER_STARTED)
         return self.own_writes.may_have_written(cause.uid, started_at)
 

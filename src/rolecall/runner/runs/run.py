@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import uid_of
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.request_info import RequestInfo
@@ -41,6 +41,10 @@ OnDependent = Callable[[ApiResource, Ownership], None]
 """Receives the kind of a dependent that a run is about to create, or has read, and how it names its primary."""
 
 
+Lacks = Callable[[str, ObjectKey], bool]
+"""Returns whether there is certainly no object of a kind (``Kind.group``) with this key."""
+
+
 class RunListener(Protocol):
     """Records the events and requests of one run; must return immediately."""
 
@@ -61,6 +65,7 @@ class Run(ProxiedRun):
 
     own_writes: OwnWrites
     on_dependent: OnDependent
+    lacks: Lacks = lambda _kind, _key: False
     record: RunListener | None = None
     reads: ObjectReads | None = None
     discovery: RunDiscoveryHandle | None = None
@@ -86,6 +91,11 @@ class Run(ProxiedRun):
     def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
         """Let the kind of a dependent be watched."""
         self.on_dependent(resource, ownership)
+
+    def is_gone(self, kind: str, primary: str) -> bool:
+        """Return whether the primary that two annotations name certainly doesn't exist."""
+        namespace, _, name = primary.rpartition("/")
+        return self.lacks(kind, ObjectKey(namespace, name))
 
     def reading(self, read: Read) -> PendingRead | None:
         """Register a read in the read set of the object."""

@@ -468,4 +468,5 @@ async def test_group_of_write_is_reported_before_it_is_sent(run: Run, api_server
         await run.send("POST", target, json=config_map())
     await run.send("GET", path)
     writes = [number for number, request in enumerate(api_server.received) if request.method == "POST"]
-    assert reported == [("apiextensions.k8s.io", writes[0]), ("", writes[2])]
+    assert [group for group, _ in reported] == ["apiextensions.k8s.io", ""]
+    assert all(seen <= sent for (_, seen), sent in zip(reported, (writes[0], writes[2]), strict=True))

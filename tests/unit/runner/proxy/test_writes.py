@@ -1,3 +1,4 @@
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +7,7 @@ import pytest
 from aiohttp import web
 
 from rolecall.kube.bodies import PROTOBUF_MEDIA_TYPE, decode_protobuf
+from rolecall.kube.metadata import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.request_info import parse
@@ -161,12 +163,7 @@ async def test_primary_does_not_own_itself(run: Run, api_server: ApiServer) -> N
         (None, {}, [REFERENCE], True),
         ({}, {}, None, False),
         ({}, ADOPT, [REFERENCE], True),
-        (
-            {"ownerReferences": [{"uid": "other"}, REFERENCE | {"controller": True}]},
-            {},
-            [REFERENCE | {"controller": True}],
-            True,
-        ),
+        ({"ownerReferences": [REFERENCE | {"controller": True}]}, {}, [REFERENCE | {"controller": True}], True),
         ({"ownerReferences": [REFERENCE]}, {"ownerReferences": []}, [], False),
     ],
     ids=["created", "left alone", "adopted", "kept", "dropped by the role"],
@@ -199,6 +196,130 @@ async def test_put_and_apply_leave_unreadable_object_alone(
     body = json.dumps(config_map())
     await run.send(method, CM, data=body, headers={"Content-Type": content_type})
     assert api_server.last.body == body.encode()
+
+
+OTHER = {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "other"}
+THIRD = {"apiVersion": "v1", "kind": "Other", "name": "t", "uid": "third"}
+CONTROLLER = REFERENCE | {"controller": True}
+NAMED = {PRIMARY_ANNOTATION: "elsewhere/two", PRIMARY_TYPE_ANNOTATION: "Demo.demo.example.com"}
+KEPT = NAMED | {"rolecall.dev/prune": "false", "rolecall.dev/adopt": "true"}
+APPLIED = {
+    "manager": "role",
+    "operation": "Apply",
+    "fieldsV1": {
+        "f:metadata": {
+            "f:ownerReferences": {'k:{"uid":"other"}': {}},
+            "f:annotations": {f"f:{name}": {} for name in NAMED},
+        }
+    },
+}
+PUT_, MERGE_, APPLY_ = (
+    ("PUT", "", "application/json"),
+    ("PATCH", "", "application/merge-patch+json"),
+    ("PATCH", "?fieldManager=role", "application/apply-patch+yaml"),
+)
+
+
+@pytest.mark.parametrize(
+    ("write", "references", "sent"),
+    [
+        (PUT_, None, [OTHER, THIRD]),  # PUT drops what the body doesn't contain
+        (PUT_, [REFERENCE], [OTHER, THIRD, REFERENCE]),
+        (PUT_, [THIRD], [THIRD]),  # the role names the owners of others: its own decision
+        (PUT_, [], []),
+        (APPLY_, None, [OTHER]),  # apply drops what its field manager owns
+        (APPLY_, [CONTROLLER], [OTHER, CONTROLLER]),
+        (MERGE_, None, None),
+        (MERGE_, [REFERENCE], [OTHER, THIRD, REFERENCE]),  # a merge patch replaces the list
+        (MERGE_, [OTHER], [OTHER]),
+    ],
+)
+async def test_owners_that_the_body_does_not_mention_stay(
+    run: Run, api_server: ApiServer, write: tuple[str, str, str], references: Any, sent: Any
+) -> None:
+    method, query, content_type = write
+    api_server.add(CM, ownerReferences=[OTHER, THIRD], managedFields=[APPLIED])
+    body = json.dumps(config_map(**({} if references is None else {"ownerReferences": references})))
+    await run.send(method, f"{CM}{query}", data=body, headers={"Content-Type": content_type})
+    assert api_server.last.json["metadata"].get("ownerReferences") == sent
+
+
+@pytest.mark.parametrize("write", [PUT_, APPLY_, MERGE_])
+async def test_adopted_object_keeps_its_other_owners(
+    run: Run, api_server: ApiServer, write: tuple[str, str, str]
+) -> None:
+    method, query, content_type = write
+    api_server.add(CM, ownerReferences=[OTHER], managedFields=[APPLIED])
+    body = json.dumps(config_map(**ADOPT))
+    await run.send(method, f"{CM}{query}", data=body, headers={"Content-Type": content_type})
+    assert api_server.last.json["metadata"]["ownerReferences"] == [OTHER, REFERENCE]
+
+
+@pytest.mark.parametrize(
+    ("write", "annotations", "sent"),
+    [
+        (PUT_, {}, KEPT),
+        (PUT_, {PRIMARY_ANNOTATION: "ns/x"}, {"rolecall.dev/prune": "false", "rolecall.dev/adopt": "true"}),
+        (PUT_, {"rolecall.dev/prune": "true"}, KEPT),
+        (APPLY_, {}, NAMED),
+        (MERGE_, {}, {}),
+    ],
+)
+async def test_annotations_of_the_operator_that_the_body_does_not_mention_stay(
+    run: Run, api_server: ApiServer, write: tuple[str, str, str], annotations: Any, sent: Any
+) -> None:
+    method, query, content_type = write
+    api_server.add(CM, annotations=KEPT, managedFields=[APPLIED])
+    body = json.dumps(config_map(annotations=annotations))
+    await run.send(method, f"{CM}{query}", data=body, headers={"Content-Type": content_type})
+    assert api_server.last.json["metadata"].get("annotations") == sent | annotations
+
+
+@pytest.mark.parametrize("write", [PUT_, APPLY_, MERGE_])
+@pytest.mark.parametrize("is_gone", [True, False])
+async def test_annotations_name_another_primary_only_after_the_first_is_gone(
+    start_run: Callable[..., Run], api_server: ApiServer, write: tuple[str, str, str], *, is_gone: bool
+) -> None:
+    run = start_run(namespace="far", absent={("Demo.demo.example.com", "elsewhere/two")} if is_gone else set())
+    method, query, content_type = write
+    api_server.add(CM, annotations=NAMED, managedFields=[APPLIED])
+    body = json.dumps(config_map(**ADOPT))
+    await run.send(method, f"{CM}{query}", data=body, headers={"Content-Type": content_type})
+    found = api_server.last.json["metadata"]["annotations"]
+    # A merge patch leaves what it doesn't contain.
+    expected = "far/one" if is_gone else None if write == MERGE_ else "elsewhere/two"
+    assert found.get(PRIMARY_ANNOTATION) == expected
+    assert run.itself.dependents == ([(CONFIG_MAP, Ownership.ANNOTATION)] if is_gone else [])
+
+
+@pytest.mark.parametrize("times", [1, 3, 4])
+async def test_owner_that_is_added_between_read_and_write_stays(run: Run, api_server: ApiServer, times: int) -> None:
+    added = [{**OTHER, "uid": f"added-{number}"} for number in range(times)]
+    left = list(added)
+    api_server.add(CM, ownerReferences=[OTHER])
+
+    async def busy(request: web.Request) -> web.StreamResponse:
+        old = api_server.objects[CM]["metadata"]
+        if "dryRun" in request.query:
+            return web.json_response(api_server.last.json)
+        if left:
+            api_server.add(CM, uid=old["uid"], ownerReferences=[*old["ownerReferences"], left.pop(0)])
+        return api_server._changed(request.path, api_server.last.json)
+
+    api_server.handlers["PUT", CM] = busy
+    response = await run.send("PUT", CM, json=config_map())
+    assert owners(api_server) == [OTHER, *added]
+    assert response.status == (200 if times < 4 else 409), "after three more reads, the role gets the conflict"
+
+
+async def test_writes_of_one_object_take_turns(start_run: Callable[..., Run], api_server: ApiServer) -> None:
+    """Otherwise a run would make its body from what another run is about to change."""
+    api_server.add(CM)
+    body = json.dumps(config_map(**ADOPT))
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    sends = [start_run(name).send("PATCH", f"{CM}?fieldManager=role", data=body, headers=headers) for name in "abc"]
+    await asyncio.gather(*sends)
+    assert [request.method for request in api_server.received] == ["GET", "PATCH"] * 3
 
 
 async def test_merge_patch_gets_no_owner(run: Run, api_server: ApiServer) -> None:
@@ -395,6 +516,27 @@ async def test_only_completed_deletion_is_recorded(
 ) -> None:
     api_server.respond("DELETE", PATH, response, status)
     assert (await run.send("DELETE", PATH)).status == status
+    assert run.itself.removed == removed
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "removed"),
+    [
+        (CONFIG_MAPS, None, ["u", "v"]),
+        (f"{CONFIG_MAPS}?labelSelector=a%3Db", {"propagationPolicy": "Background"}, ["u", "v"]),
+        (CONFIG_MAPS, {"propagationPolicy": "Foreground"}, []),
+        (f"{CONFIG_MAPS}?propagationPolicy=Orphan", None, []),
+        (CONFIG_MAPS, {"orphanDependents": True}, []),
+        (f"{CONFIG_MAPS}?dryRun=All", None, []),
+        ("/api/v1/namespaces/ns/pods", None, []),  # kubelets end them first
+    ],
+)
+async def test_deletion_of_a_collection_is_recorded_for_each_object(
+    run: Run, api_server: ApiServer, target: str, options: Any, removed: list[str]
+) -> None:
+    items = [obj(), obj(uid="v"), obj(uid="w", finalizers=["a.b/c"])]
+    api_server.respond("DELETE", target.partition("?")[0], {"kind": "ConfigMapList", "items": items})
+    assert (await run.send("DELETE", target, json=options)).status == 200
     assert run.itself.removed == removed
 
 

@@ -6,12 +6,10 @@ import pytest
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import ForbiddenError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads import read_sets
-from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause
-from tests.unit.manual_clock import ManualClock, settle
+from tests.unit.manual_clock import settle
 from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
 from tests.unit.runner.reads.rig import ONE, SONG, VERBS, Rig
 
@@ -377,53 +375,3 @@ async def test_forbidden_watch_triggers_nothing(rig: Rig) -> None:
     assert await rig.run("w", "") == []
     rig.server.put("w")
     assert await rig.causes() == []
-
-
-# Backoff
-
-READ = ReadCause("read ConfigMap default/shared changed", may_be_in_loop=True)
-EDIT = ReadCause("read ConfigMap default/shared changed")
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def backoff(clock: ManualClock) -> ReadBackoff:
-    return ReadBackoff(clock)
-
-
-def test_first_trigger_by_a_read_does_not_wait(backoff: ReadBackoff) -> None:
-    backoff.run_ended(ONE.key, [Cause("period")], changed=True)
-    assert backoff.seconds(ONE.key) == 0
-
-
-def test_each_further_trigger_waits_twice_as_long_up_to_five_minutes(backoff: ReadBackoff) -> None:
-    waits = []
-    for _ in range(12):
-        backoff.run_ended(ONE.key, [READ], changed=True)
-        waits.append(backoff.seconds(ONE.key))
-    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
-
-
-def test_wait_counts_from_the_end_of_the_run(backoff: ReadBackoff, clock: ManualClock) -> None:
-    for _ in range(4):
-        backoff.run_ended(ONE.key, [READ], changed=True)
-    clock.advance(5)
-    assert backoff.seconds(ONE.key) == 3
-    clock.advance(5)
-    assert backoff.seconds(ONE.key) == 0
-
-
-@pytest.mark.parametrize(
-    ("causes", "changed"),
-    [([READ], False), ([READ, EDIT], True), ([READ, Cause("Thing default/one: spec.size")], True), ([], True)],
-)
-def test_run_without_changes_or_another_cause_ends_the_backoff(
-    backoff: ReadBackoff, causes: list[Cause], *, changed: bool
-) -> None:
-    backoff.run_ended(ONE.key, [READ], changed=True)
-    backoff.run_ended(ONE.key, causes, changed=changed)
-    assert backoff.seconds(ONE.key) == 0

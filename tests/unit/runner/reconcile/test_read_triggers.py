@@ -15,11 +15,11 @@ from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
-from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers
+from rolecall.runner.reconcile.read_triggers import DELAYED, LoopBackoff, ReadTriggers
 from rolecall.runner.runs.outcome import Counts, Outcome
-from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
+from rolecall.runner.runs.own_writes import DependentCause, OwnWrites, SelfTriggers
 from tests.support.metrics import controller_metrics
-from tests.unit.manual_clock import settle
+from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import WIDGET
 from tests.unit.runner.reads.rig import ONE, SONG, VERBS, Rig
 
@@ -261,3 +261,79 @@ async def test_change_by_a_run_between_the_end_of_a_run_and_its_reconcile_counts
     assert len(operator.queue) == 0
     await operator.clock.advance_and_settle(2)
     assert len(operator.queue) == 1
+
+
+# Backoff
+
+READ = ReadCause("read ConfigMap default/shared changed", may_be_in_loop=True)
+EDIT = ReadCause("read ConfigMap default/shared changed")
+BY_A_RUN = DependentCause("dependent ConfigMap default/shared: data.a", may_be_in_loop=True)
+BY_ANYBODY = DependentCause("dependent ConfigMap default/shared: data.a")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def backoff(clock: ManualClock) -> LoopBackoff:
+    return LoopBackoff(clock)
+
+
+def test_first_trigger_by_a_read_does_not_wait(backoff: LoopBackoff) -> None:
+    backoff.run_ended(ONE.key, [Cause("period")], changed=True)
+    assert backoff.seconds(ONE.key, READ) == 0
+
+
+def test_each_further_trigger_waits_twice_as_long_up_to_five_minutes(backoff: LoopBackoff) -> None:
+    waits = []
+    for _ in range(12):
+        backoff.run_ended(ONE.key, [READ], changed=True)
+        waits.append(backoff.seconds(ONE.key, READ))
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+
+
+def test_wait_counts_from_the_end_of_the_run(backoff: LoopBackoff, clock: ManualClock) -> None:
+    for _ in range(4):
+        backoff.run_ended(ONE.key, [READ], changed=True)
+    clock.advance(5)
+    assert backoff.seconds(ONE.key, READ) == 3
+    clock.advance(5)
+    assert backoff.seconds(ONE.key, READ) == 0
+
+
+@pytest.mark.parametrize(
+    ("causes", "changed"),
+    [([READ], False), ([READ, EDIT], True), ([READ, Cause("Thing default/one: spec.size")], True), ([], True)],
+)
+def test_run_without_changes_or_another_cause_ends_the_backoff(
+    backoff: LoopBackoff, causes: list[Cause], *, changed: bool
+) -> None:
+    backoff.run_ended(ONE.key, [READ], changed=True)
+    backoff.run_ended(ONE.key, causes, changed=changed)
+    assert backoff.seconds(ONE.key, READ) == 0
+
+
+def test_run_of_another_object_that_changes_the_dependent_makes_a_loop(backoff: LoopBackoff) -> None:
+    backoff.run_ended(ONE.key, [BY_A_RUN], changed=True)
+    assert (backoff.seconds(ONE.key, BY_A_RUN), backoff.seconds(ONE.key, BY_ANYBODY)) == (1, 0)
+
+
+def test_unknown_writer_of_a_dependent_makes_a_loop_after_five_runs_in_a_minute(
+    backoff: LoopBackoff, clock: ManualClock
+) -> None:
+    """Another replica, or another operator, may be the writer."""
+    waits = []
+    for _ in range(7):
+        backoff.run_ended(ONE.key, [BY_ANYBODY], changed=True)
+        waits.append(backoff.seconds(ONE.key, BY_ANYBODY))
+        clock.advance(1)
+    assert waits == [0, 0, 0, 0, 1, 2, 4]
+
+
+def test_user_who_changes_a_dependent_now_and_then_makes_no_loop(backoff: LoopBackoff, clock: ManualClock) -> None:
+    for _ in range(12):
+        backoff.run_ended(ONE.key, [BY_ANYBODY], changed=True)
+        assert backoff.seconds(ONE.key, BY_ANYBODY) == 0
+        clock.advance(16)
