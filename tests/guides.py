@@ -77,7 +77,10 @@ GUIDES = (
     Guide(
         "README.md",
         INTEGRATION,
-        left_out={"git clone URL rolecall && cd rolecall": "the test starts in a clone"},
+        left_out={
+            "git clone URL rolecall && cd rolecall": "the test starts in a clone",
+            "make test": "make test-all, of which the test is a part, runs everything that it runs",
+        },
     ),
     Guide(
         "CONTRIBUTING.md",
