@@ -54,7 +54,7 @@ from rolecall.kube.bodies import (
     media_type,
     objects_in,
 )
-from rolecall.kube.client import Client
+from rolecall.kube.client import MERGE_PATCH, Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import (
     PRIMARY_ANNOTATION,
@@ -85,11 +85,11 @@ from rolecall.system.logs import get_logger
 logger = get_logger("proxy")
 
 APPLY_MEDIA_TYPES: Final = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
-MERGE_MEDIA_TYPES: Final = frozenset({"application/merge-patch+json", "application/strategic-merge-patch+json"})
+MERGE_MEDIA_TYPES: Final = frozenset({MERGE_PATCH, "application/strategic-merge-patch+json"})
 
 JSON_PATCH: Final = "application/json-patch+json"
 _KUBECTL: Final = ("fieldManager", "kubectl")
-_OF_OWNERS: Final = (ADOPT_ANNOTATION.partition("/")[0].encode(), b"ownerReferences")
+_ADOPT: Final = ADOPT_ANNOTATION.partition("/")[0].encode()
 _OF_PRIMARY: Final = (PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION)
 _KEPT_BY_PUT: Final = (*_OF_PRIMARY, ADOPT_ANNOTATION, PRUNE_ANNOTATION)
 _BACKGROUND: Final = "Background"
@@ -304,7 +304,8 @@ def _may_need_owner(request: ProxiedRequest) -> bool:
     if not info.is_resource or info.subresource:
         return False
     if _is_merge(request):
-        return any(each in request.body for each in _OF_OWNERS)
+        replaces_lists = media_type(request.content_type) == MERGE_PATCH  # a strategic one merges owners by uid
+        return _ADOPT in request.body or (replaces_lists and b"ownerReferences" in request.body)
     is_apply = info.verb == "patch" and media_type(request.content_type) in APPLY_MEDIA_TYPES
     return is_apply or info.verb == "update" or (info.verb == "create" and not info.name)
 
