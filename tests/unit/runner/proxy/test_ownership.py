@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolecall.kube.metadata import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import (
     Owner,
     Ownership,
     ownership_of,
     target_ownership,
+    with_kept,
     with_owner,
 )
 from tests.unit.json_values import JSON
@@ -137,3 +139,41 @@ def test_any_object_is_rejected_or_owned_but_never_modified(obj: Any, ownership:
         changed = None
     assert obj == before
     assert changed is None or ownership_of(changed, NAMESPACED) is not None
+
+
+OWNERS: list[dict[str, Any]] = [REFERENCE, REFERENCE | {"controller": True}, {"uid": "x"}, {"uid": "y"}]
+REFERENCES = st.lists(st.sampled_from(OWNERS), max_size=3, unique_by=lambda reference: str(reference["uid"]))
+ANNOTATIONS = st.dictionaries(st.sampled_from([PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, "other"]), st.text())
+
+
+@given(
+    st.fixed_dictionaries({}, optional={"ownerReferences": REFERENCES, "annotations": ANNOTATIONS}),
+    REFERENCES,
+    ANNOTATIONS,
+    st.sampled_from([None, *Ownership]),
+)
+def test_a_body_names_all_owners_but_those_that_it_decides_about(
+    metadata: dict[str, Any], existing: list[Any], annotations: dict[str, str], ownership: Ownership | None
+) -> None:
+    body = {"metadata": copy.deepcopy(metadata)}
+    kept = with_kept(body, existing, annotations, NAMESPACED)
+    assert body == {"metadata": metadata}
+    assert with_kept(kept, existing, annotations, NAMESPACED) == kept
+    given_references = metadata.get("ownerReferences")
+    sent = kept["metadata"].get("ownerReferences", [])
+    if given_references is None:
+        assert sent == existing
+    elif given_references and all(each["uid"] == NAMESPACED.uid for each in given_references):
+        assert sent[-1] == given_references[-1]
+        assert {each["uid"] for each in sent} == {each["uid"] for each in [*existing, *given_references]}
+    else:
+        assert sent == given_references
+
+    own, found = metadata.get("annotations", {}), kept["metadata"].get("annotations", {})
+    decides = not own.keys().isdisjoint({PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION})
+    repeated = {} if decides else {name: value for name, value in annotations.items() if name != "other"}
+    assert found == {name: value for name, value in annotations.items() if name == "other"} | repeated | own
+    owned = kept if ownership is None else with_owner(kept, NAMESPACED, ownership)
+    uids = [each["uid"] for each in owned["metadata"].get("ownerReferences", [])]
+    assert len(set(uids)) == len(uids)
+    assert {each["uid"] for each in sent} <= set(uids)
