@@ -76,6 +76,7 @@ def ansible_operator_settings() -> Settings:
         ready_conditions=False,
         moves_changed_conditions=True,
         follows_status_fields=True,
+        ignores_zero_requeue=True,
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,
@@ -166,9 +167,9 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     os.environ.update(search_paths(settings))
     try:
         watches = load_watches(settings.watches_file, os.environ)
+        os.environ.update(ansible_defaults_for(settings, os.environ))
     except ConfigurationError as error:
         return _failed(program, "Failed to load watches.", error)
-    os.environ.update(ansible_defaults_for(settings, os.environ))
     logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
     try:
         asyncio.run(run_operator(settings, watches, end_at=end_at, on_stop=limit_stop))

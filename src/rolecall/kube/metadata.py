@@ -23,6 +23,9 @@ PRIMARY_ANNOTATION: Final = "operator-sdk/primary-resource"
 PRIMARY_TYPE_ANNOTATION: Final = "operator-sdk/primary-resource-type"
 """The primary's kind: ``Kind.group``, ``Kind`` for the core group."""
 
+FINALIZER_OF_ANNOTATION: Final = "rolecall.dev/finalizer-of"
+"""The selector of the operator that has added the finalizer: several operators of a kind may have one finalizer."""
+
 _MAX_SHARED_CHARACTERS: Final = 512
 """A namespace has at most 63 characters, the name of a label 317."""
 
@@ -102,19 +105,26 @@ def has_finalizer(obj: RawObject, name: str) -> bool:
     return name in _list(metadata_of(obj).get("finalizers"))
 
 
-def with_finalizer(obj: RawObject, name: str) -> RawObject:
-    """Return a copy with the finalizer."""
+def with_finalizer(obj: RawObject, name: str, selector: str) -> RawObject:
+    """Return a copy with the finalizer, and the note of whose it is; see ``FINALIZER_OF_ANNOTATION``.
+
+    ``selector`` is empty if the operator has none.
+    """
     changed = copy.deepcopy(obj)
-    finalizers = changed.setdefault("metadata", {}).setdefault("finalizers", [])
+    metadata = changed.setdefault("metadata", {})
+    finalizers = metadata.setdefault("finalizers", [])
     if name not in finalizers:
         finalizers.append(name)
+    if selector:
+        metadata["annotations"] = (metadata.get("annotations") or {}) | {FINALIZER_OF_ANNOTATION: selector}
     return changed
 
 
 def without_finalizer(obj: RawObject, name: str) -> RawObject:
-    """Return a copy without the finalizer."""
+    """Return a copy without the finalizer and the note of whose it is."""
     changed = copy.deepcopy(obj)
     metadata = changed.setdefault("metadata", {})
+    (metadata.get("annotations") or {}).pop(FINALIZER_OF_ANNOTATION, None)
     metadata["finalizers"] = [item for item in _list(metadata.get("finalizers")) if item != name]
     return changed
 

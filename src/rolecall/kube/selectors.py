@@ -24,6 +24,32 @@ _SEPARATOR: Final = re.compile(r",(?![^(]*\))")
 """A comma that is not in brackets."""
 
 
+_PART: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_MAX_PART: Final = 63
+_PART_RULE: Final = (
+    "expected at most 63 letters, digits, hyphens, underscores, and dots, the first and last one a letter or a digit"
+)
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_SUBDOMAIN: Final = 253
+
+
+def qualified_name_problem(name: str) -> str:
+    """Return why the API server rejects the name of a label, an annotation, or a finalizer; empty if it doesn't.
+
+    The rules are those of ``IsQualifiedName`` in k8s.io/apimachinery.
+    """
+    prefix, slash, part = name.rpartition("/")
+    if not _is_part(part):
+        return f"{_PART_RULE}, found {part!r}"
+    if slash and not (len(prefix) <= _MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(prefix)):
+        return f"expected a lowercase domain name before the slash, such as example.com, found {prefix!r}"
+    return ""
+
+
+def _is_part(text: str) -> bool:
+    return len(text) <= _MAX_PART and _PART.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """A requirement for one label."""
@@ -31,6 +57,13 @@ class Requirement:
     key: str
     operator: str
     values: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """The requirement as in a query."""
+        if self.operator in WITHOUT_VALUES:
+            return f"{'!' * (self.operator == 'DoesNotExist')}{self.key}"
+        return f"{self.key} {self.operator.lower()} ({','.join(sorted(self.values))})"
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether the labels meet the requirement."""
@@ -63,7 +96,18 @@ class LabelSelector:
         unknown = sorted(set(raw) - {"matchLabels", "matchExpressions"})
         if unknown:
             raise _invalid("selector", "matchLabels and matchExpressions", unknown[0])
-        return cls((*_read_labels(raw.get("matchLabels")), *_read_expressions(raw.get("matchExpressions"))))
+        requirements = (*_read_labels(raw.get("matchLabels")), *_read_expressions(raw.get("matchExpressions")))
+        for requirement in requirements:
+            if problem := qualified_name_problem(requirement.key):
+                raise ValueError(f"label {requirement.key!r}: {problem}")
+            if invalid := next((value for value in requirement.values if value and not _is_part(value)), None):
+                raise ValueError(f"value {invalid!r} of the label {requirement.key!r}: {_PART_RULE}")
+        return cls(requirements)
+
+    @property
+    def text(self) -> str:
+        """The selector as in a query, the same for equal selectors in any order; empty if it matches everything."""
+        return ",".join(sorted({requirement.text for requirement in self.requirements}))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether the labels meet all requirements."""

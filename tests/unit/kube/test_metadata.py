@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube import metadata
+from rolecall.kube.references import RawObject
 
 NONSENSE: list[dict[str, Any]] = [{}, {"metadata": None}, {"metadata": "text"}, {"metadata": []}, {"metadata": {}}]
 
@@ -31,9 +32,19 @@ def test_invalid_lists_and_mappings_are_empty(found: object) -> None:
 def test_finalizer_is_appended_once_to_copy() -> None:
     obj = {"metadata": {"name": "web", "finalizers": ["a/b"]}}
     before = copy.deepcopy(obj)
-    once = metadata.with_finalizer(obj, "c/d")
+    once = metadata.with_finalizer(obj, "c/d", "")
     assert once["metadata"] == {"name": "web", "finalizers": ["a/b", "c/d"]}
-    assert metadata.with_finalizer(once, "c/d") == once
+    assert metadata.with_finalizer(once, "c/d", "") == once
+    assert obj == before
+
+
+def test_finalizer_has_a_note_of_its_operator_until_it_is_removed() -> None:
+    obj: RawObject = {"metadata": {"finalizers": ["c/d"], "annotations": {"x": "y"}}}
+    before = copy.deepcopy(obj)
+    noted = metadata.with_finalizer(obj, "c/d", "team in (a)")
+    assert noted["metadata"]["annotations"] == {"x": "y", metadata.FINALIZER_OF_ANNOTATION: "team in (a)"}
+    released = metadata.without_finalizer(noted, "c/d")
+    assert released["metadata"] == {"finalizers": [], "annotations": {"x": "y"}}
     assert obj == before
 
 

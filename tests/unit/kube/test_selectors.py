@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.kube.selectors import LabelSelector, field_requirement, field_requirements, selects
+from rolecall.kube.selectors import (
+    LabelSelector,
+    field_requirement,
+    field_requirements,
+    qualified_name_problem,
+    selects,
+)
 
 
 def expression(operator: str, *values: str) -> dict[str, Any]:
@@ -65,6 +71,47 @@ def test_selector_matches_as_in_kubernetes(
 def test_invalid_selector_is_rejected_with_key_and_value(raw: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LabelSelector.compile(raw)
+
+
+KEYS = st.sampled_from(["team", "example.com/team", "tier"])
+VALUES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3)
+REQUIREMENTS = st.one_of(
+    st.fixed_dictionaries({"key": KEYS, "operator": st.sampled_from(["In", "NotIn"]), "values": VALUES}),
+    st.fixed_dictionaries({"key": KEYS, "operator": st.sampled_from(["Exists", "DoesNotExist"])}),
+)
+
+
+@given(st.lists(REQUIREMENTS, max_size=4), st.lists(REQUIREMENTS, max_size=4), st.randoms())
+def test_text_of_a_selector_is_the_same_only_for_equal_requirements(one: Any, other: Any, random: Any) -> None:
+    def text(requirements: Any) -> str:
+        return LabelSelector.compile({"matchExpressions": requirements}).text
+
+    shuffled = [each | ({"values": each["values"][::-1]} if "values" in each else {}) for each in one]
+    random.shuffle(shuffled)
+    assert text(one) == text([*shuffled, *shuffled])
+    meanings = [
+        {(each["key"], each["operator"], frozenset(each.get("values", ()))) for each in requirements}
+        for requirements in (one, other)
+    ]
+    assert (text(one) == text(other)) is (meanings[0] == meanings[1])
+
+
+@pytest.mark.parametrize("name", ["a/b", "a", "example.com/a.b_C-1", "x" * 63, f"{'a' * 253}/b"])
+def test_name_that_the_api_server_accepts_is_qualified(name: str) -> None:
+    assert qualified_name_problem(name) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/", "a/", "/a", "a/b/c", "a b", "x" * 64, "A.com/x", f"{'a' * 254}/b", "-a", "a_", "ä/b", "a/b\n"]
+)
+def test_name_that_the_api_server_rejects_is_not_qualified(name: str) -> None:
+    assert qualified_name_problem(name)
+
+
+@pytest.mark.parametrize("labels", [{"a b": "c"}, {"a": "b c"}, {"a": "x" * 64}, {"a": "-"}, {"a": "b,c=d"}])
+def test_label_that_no_object_can_have_is_rejected(labels: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="expected at most 63 letters"):
+        LabelSelector.compile({"matchLabels": labels})
 
 
 @given(st.text(), st.text())

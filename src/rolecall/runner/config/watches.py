@@ -17,7 +17,7 @@ from jsonpath_ng import JSONPath
 
 from rolecall.kube.jsonpath import FieldPath, parse_path
 from rolecall.kube.references import GVK
-from rolecall.kube.selectors import LabelSelector
+from rolecall.kube.selectors import LabelSelector, qualified_name_problem
 from rolecall.runner.config import watch_keys as keys
 from rolecall.runner.config.content import Content, ContentFinder, read_declared
 from rolecall.runner.config.settings import ansible_verbosity, max_concurrent_reconciles
@@ -302,6 +302,8 @@ def _read_finalizer(reader: MappingReader, finder: ContentFinder) -> Finalizer |
     name, variables = nested.read(keys.FINALIZER_NAME), nested.read(keys.VARS)
     if nested.get(keys.FINALIZER_NAME) in (None, ""):
         nested.add_error(keys.FINALIZER_NAME.name, "finalizer must have name")
+    elif problem := qualified_name_problem(name):
+        nested.add_error(keys.FINALIZER_NAME.name, problem)
     content = finder.content(nested)
     if not (nested.get(keys.PLAYBOOK) or nested.get(keys.ROLE) or variables):
         nested.add_error(keys.ROLE.name, "must specify Role or Playbook, or vars")

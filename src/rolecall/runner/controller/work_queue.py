@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # for annotations: tools that need only causes don't import t
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 
+SHORTEST_PERIOD_SECONDS = 1.0
+"""The shortest time between two runs that an object or its role may request: a shorter one would occupy a worker."""
+
 MAX_CAUSE_LENGTH = 512
 _MAX_COUNT_LENGTH = 40
 _MAX_PASSED_OVER = 8  # two priorities may be owed a turn at the same time, and even the second gets one in ten
@@ -341,8 +344,11 @@ class WorkQueue(Generic[RequestT]):
             self._timers.start(request, seconds, cause)
 
     def add_at(self, request: RequestT, epoch_seconds: float, cause: Cause) -> None:
-        """Make a request due at a time of the wall clock, in seconds since the epoch."""
-        self.add_after(request, epoch_seconds - self._clock.now(), cause)
+        """Make a request due at a time of the wall clock, in seconds since the epoch, but in a second at the earliest.
+
+        Otherwise, a role that requests a time in the past would occupy a worker continuously.
+        """
+        self.add_after(request, max(SHORTEST_PERIOD_SECONDS, epoch_seconds - self._clock.now()), cause)
 
     def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
         """Count a failure, make the request due after its backoff, and return that delay in seconds."""

@@ -7,6 +7,10 @@ While a run is in progress, only the run writes its object: the role's own write
 read, so a write of the operator would make it fail with a conflict. Every write of the operator comes before the run or
 after it.
 
+The finalizer of an object doesn't say whose it is, because several operators of a kind, with disjoint selectors, may use
+one name. So an operator with a selector notes it on the object with the finalizer, and cleans up only what its selector
+matches, or what has its own note.
+
 An object is deleted only if the informer no longer has it. A response that reports its absence isn't enough: a gateway,
 or an API server that doesn't serve a new CRD yet, responds with 404 to a read of an object that exists.
 """
@@ -22,6 +26,7 @@ import structlog
 
 from rolecall.kube.errors import KubeError, NotFoundError, NotServedError, UnreadableError
 from rolecall.kube.metadata import (
+    FINALIZER_OF_ANNOTATION,
     annotation_of,
     generation_of,
     has_finalizer,
@@ -37,7 +42,7 @@ from rolecall.kube.quantities import format_duration, parse_non_negative_duratio
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
-from rolecall.runner.controller.work_queue import Cause, Priority
+from rolecall.runner.controller.work_queue import SHORTEST_PERIOD_SECONDS, Cause, Priority
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
 from rolecall.runner.reconcile.pruner import Pruner
@@ -59,9 +64,6 @@ if TYPE_CHECKING:  # plans reconcile without metrics and traces
 logger = get_logger("reconciler")
 
 PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
-SHORTEST_PERIOD_SECONDS = 1.0
-"""The shortest period that an object may request: a shorter one would occupy a worker all the time."""
-
 FINALIZER_REQUEUE_SECONDS = 5.0
 """The delay when an object was deleted during its run, as in the Go runner."""
 
@@ -186,8 +188,15 @@ class Reconciler:
         deleting = is_being_deleted(context.obj)
 
         has_own_finalizer = finalizer is not None and has_finalizer(context.obj, finalizer.name)
-        if not self.watch.selector.matches(labels_of(context.obj)) and not (deleting and has_own_finalizer):
-            logger.info("The labels no longer match the selector; the role does not run")
+        selector = self.watch.selector.text
+        note = annotation_of(context.obj, FINALIZER_OF_ANNOTATION)
+        is_selected = self.watch.selector.matches(labels_of(context.obj))
+        if not is_selected and not (deleting and has_own_finalizer and note == selector):
+            if deleting and has_own_finalizer:
+                message = "Not cleaning up an object that the selector doesn't match: set its labels back if it is ours"
+                logger.info(message, selector=selector, finalizer_of=note)
+            else:
+                logger.info("The labels no longer match the selector; the role does not run")
             return Result()
 
         if is_paused(context.obj) and not deleting:
@@ -203,13 +212,13 @@ class Reconciler:
             message = f"Unable to parse reconcile period annotation: {error}"
             return Result(failed=True, is_final=await self._fail(context, message, is_final=True))
 
-        if finalizer and has_own_finalizer:
-            context.finalizer = finalizer.name if deleting else ""
-        elif deleting:
+        if deleting and not has_own_finalizer:
             logger.info("Resource is terminated, skipping reconciliation")
             return Result()
-        elif finalizer:
-            context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name))
+        if finalizer and deleting:
+            context.finalizer = finalizer.name
+        elif finalizer and not (has_own_finalizer and selector in {"", note}):
+            context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name, selector))
             self.self_triggers.run_started(key, context.obj)
 
         # A short run of an unchanged object isn't worth two writes of its status.
@@ -375,7 +384,9 @@ def after_success(context: ReconcileContext, *, has_finalizer: bool) -> Result:
     """
     if context.outcome.requests_requeue:
         cause = Cause("requeue_after", priority=Priority.HIGH)
-        return Result(context.outcome.requeue_after_seconds, context.outcome.requeue_at, cause=cause)
+        after = context.outcome.requeue_after_seconds
+        after = None if after is None else max(after, SHORTEST_PERIOD_SECONDS)
+        return Result(after, context.outcome.requeue_at, cause=cause)
     if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
         return Result(FINALIZER_REQUEUE_SECONDS, cause=Cause("deleted during its run", priority=Priority.HIGH))
     return Result(context.period_seconds or None, cause=Cause("period", priority=Priority.LOW))

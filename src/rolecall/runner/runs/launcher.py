@@ -130,6 +130,8 @@ class Launcher:
         except (OSError, ValueError, KubeError) as error:
             logger.exception("Failed to start the run")
             return Outcome.of_failure(f"Unable to run reconciliation: {error}")
+        if settings.ignores_zero_requeue and outcome.requeue_after_seconds == 0:
+            outcome = replace(outcome, requeue_after_seconds=None)
         if outcome.is_successful:
             logger.info("Run succeeded")
         return replace(outcome, observations=run.observations)

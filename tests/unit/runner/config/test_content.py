@@ -120,3 +120,10 @@ def test_finalizer_declares_the_variables_of_its_own_role_or_the_main_one(
     [watch] = load_watches(file, {}, tmp_path)
     assert watch.declared_for(finalizing=False) == OPTIONS
     assert watch.declared_for(finalizing=True) == declared
+
+
+def test_role_below_a_colon_is_an_error(tmp_path: Path) -> None:
+    """Runs find their role by ANSIBLE_ROLES_PATH, a list of directories that are separated by colons."""
+    (tmp_path / "a:b" / "roles" / "thing").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="a:b/roles/thing: expected a path without ':'"):
+        found(tmp_path / "a:b", "thing")

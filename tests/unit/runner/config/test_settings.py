@@ -5,7 +5,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK
-from rolecall.runner.config.ansible_config import directory_variables, roles_path
+from rolecall.runner.config.ansible_config import check_path, directory_variables, roles_path
 from rolecall.runner.config.settings import (
     Settings,
     ansible_verbosity,
@@ -147,3 +147,14 @@ def test_directories_of_the_user_stay(environment: dict[str, str], variable: str
     assert directory_variables(environment | {variable: "/mine"}, *DIRECTORIES).keys() == names - {key}
     write_config(environment, "remote_tmp = /mine\nasync_dir = /mine")
     assert directory_variables(environment, *DIRECTORIES) == {}
+
+
+@pytest.mark.parametrize("path", ["/work", "/a work", "/größe/e\u0301/~me/@1+2=3", "/%41"])
+def test_path_without_syntax_is_accepted(path: str) -> None:
+    check_path(Path(path))
+
+
+@pytest.mark.parametrize("character", [*":,;&|<>()[]{}*?!#$^`'\"\\\n\t", "  ", "{{ x }}"])
+def test_path_that_cannot_be_quoted_everywhere_is_rejected(character: str) -> None:
+    with pytest.raises(ValueError, match="choose another directory"):
+        check_path(Path(f"/a{character}b"))

@@ -191,6 +191,12 @@ def test_duplicate_key_is_an_error(directory: Path, keys: str, told: str) -> Non
     assert str(raised.value) == f"{directory / 'watches.yaml'}: entry 1 (kind Thing), {told}"
 
 
+@pytest.mark.parametrize("name", ["a b", "a/b/c", f"example.com/{'x' * 64}", "Example.com/x"])
+def test_finalizer_that_the_api_server_rejects_is_an_error(directory: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"key finalizer.name \(line 5\): expected"):
+        load_entry(directory, f"  finalizer: {{name: '{name}', vars: {{a: 1}}}}\n")
+
+
 def test_key_can_override_a_merged_key(directory: Path) -> None:
     text = ENTRY.replace("- group", "- &first\n  group") + "- {<<: *first, kind: Other, vars: {a: 1}}\n"
     assert [watch.gvk.kind for watch in load(directory, text)] == ["Thing", "Other"]

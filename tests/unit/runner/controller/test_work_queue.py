@@ -145,9 +145,18 @@ async def test_delay_of_zero_or_less_means_now(queue: WorkQueue[str], seconds: f
 
 async def test_request_becomes_due_at_a_time_of_the_wall_clock(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add_at("a", clock.now() + 5, CAUSE)
-    queue.add_at("b", clock.now() - 5, CAUSE)
-    assert take(queue) == ("b", (CAUSE,))
-    clock.advance(5)
+    clock.advance(4.9)
+    assert len(queue) == 0
+    clock.advance(0.1)
+    assert take(queue) == ("a", (CAUSE,))
+
+
+@pytest.mark.parametrize("seconds", [-1e9, -5, 0, 0.5])
+async def test_time_in_the_past_is_due_in_a_second(queue: WorkQueue[str], clock: ManualClock, seconds: float) -> None:
+    queue.add_at("a", clock.now() + seconds, CAUSE)
+    clock.advance(0.9)
+    assert len(queue) == 0
+    clock.advance(0.1)
     assert take(queue) == ("a", (CAUSE,))
 
 

@@ -22,7 +22,13 @@ from rolecall.kube.errors import (
     UnreadableError,
 )
 from rolecall.kube.jsonpath import FieldPath
-from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
+from rolecall.kube.metadata import (
+    FINALIZER_OF_ANNOTATION,
+    annotation_of,
+    has_finalizer,
+    resource_version_of,
+    uid_of,
+)
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
@@ -630,21 +636,40 @@ async def test_second_cancellation_does_not_end_the_status_write(
     assert (await rig.conditions())["Running"][:2] == ("False", "Interrupted")
 
 
+OF_TEAM_A = LabelSelector.compile({"matchLabels": {"team": "a"}})
+NOTES = {"none": "", "own": OF_TEAM_A.text, "other": "team in (b)"}
+
+
 @pytest.mark.parametrize("deleting", [False, True])
 @pytest.mark.parametrize("matches", [False, True])
-async def test_object_runs_only_if_its_labels_match_when_it_is_due(
-    world: World, tmp_path: Path, *, deleting: bool, matches: bool
+@pytest.mark.parametrize("note", NOTES)
+async def test_operator_cleans_up_what_its_selector_matches_or_what_has_its_note(
+    world: World, tmp_path: Path, *, deleting: bool, matches: bool, note: str
 ) -> None:
-    """A period, a retry, or a requeue was requested while they did; the finalizer runs regardless."""
-    selector = LabelSelector.compile({"matchLabels": {"team": "a"}})
+    """The finalizer's name doesn't say whose it is: another operator with another selector may use it too."""
     labels = f"labels: {{team: {'a' if matches else 'b'}}}"
-    await world.create(MANIFEST.replace("name: one", f"name: one, {labels}, finalizers: [{FINALIZER}]"))
+    annotations = f"annotations: {{{FINALIZER_OF_ANNOTATION}: '{NOTES[note]}'}}" if note != "none" else ""
+    metadata = ", ".join(filter(None, ("name: one", labels, f"finalizers: [{FINALIZER}]", annotations)))
+    await world.create(MANIFEST.replace("name: one", metadata))
     if deleting:
         await world.delete(THING, "one")
-    rig = make_rig(world, tmp_path, selector=selector, finalizer=finalizer())
+    before = await world.get(THING, "one")
+    rig = make_rig(world, tmp_path, selector=OF_TEAM_A, finalizer=finalizer())
     result = await rig.reconcile()
-    assert rig.runs == int(matches or deleting)
-    assert matches or deleting or result == Result()
+    is_ours = matches or (deleting and note == "own")
+    assert rig.runs == int(is_ours)
+    if not is_ours:
+        assert (result, await world.get(THING, "one")) == (Result(), before)
+    elif not deleting:
+        assert annotation_of(await rig.thing(), FINALIZER_OF_ANNOTATION) == OF_TEAM_A.text
+
+
+async def test_finalizer_and_note_are_one_write(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
+    await world.create(MANIFEST.replace("name: one", "name: one, labels: {team: a}"))
+    rig = make_rig(world, tmp_path, selector=OF_TEAM_A, finalizer=finalizer())
+    await rig.reconcile()
+    assert has_finalizer(cluster.writes[0][1], FINALIZER)
+    assert annotation_of(cluster.writes[0][1], FINALIZER_OF_ANNOTATION) == "team in (a)"
 
 
 async def test_reconcile_cancelled_before_its_run_runs_nothing(
@@ -888,6 +913,7 @@ def test_period_of_an_object_is_at_least_a_second(text: str, seconds: float) -> 
     [
         (None, False, 60.0, "period", Priority.LOW),
         (5.0, False, 5.0, "requeue_after", Priority.HIGH),
+        (0.0, False, 1.0, "requeue_after", Priority.HIGH),
         (None, True, 5.0, "deleted during its run", Priority.HIGH),
     ],
 )

@@ -16,12 +16,12 @@ options:
   time:
     description:
       - How long after the end of this run the next run starts.
-      - A Go duration such as V(1h30m), V(10s) or V(500ms).
+      - A Go duration such as V(1h30m), V(10s) or V(1500ms), at least a second.
       - Exactly one of O(time) and O(at) is required.
     type: str
   at:
     description:
-      - When the next run starts, in milliseconds since the epoch. A time in the past means immediately.
+      - When the next run starts, in milliseconds since the epoch. A time in the past means in a second.
     type: int
 attributes:
   check_mode:
