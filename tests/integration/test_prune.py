@@ -36,6 +36,36 @@ END = """
   rolecall.util.prune:
     after: 1s
 """
+REQUEUE = """
+- name: Run again later
+  rolecall.util.requeue_after: {time: 1h}
+  when: requeues | default(false)
+"""
+JOB = """
+- name: Start a background job
+  ansible.builtin.command: {argv: [tail, -f, /dev/null]}
+  async: 1000
+  poll: 0
+  changed_when: false
+  when: starts | default(false)
+"""
+AS_ANOTHER = """
+- name: Look with other credentials
+  kubernetes.core.k8s_info:
+    api_version: v1
+    kind: ConfigMap
+    name: b
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    kubeconfig: "{{ admin }}"
+  when: admin is defined
+"""
+DRY = """
+- name: Show what would change
+  ansible.builtin.command:
+    argv: [kubectl, -n, "{{ ansible_operator_meta.namespace }}", label, configmap, b, x=y, --dry-run=server]
+  changed_when: false
+  when: dry | default(false)
+"""
 GATED = """
 - name: Look for the gate
   kubernetes.core.k8s_info:
@@ -58,6 +88,8 @@ SHARED = Shared(
         "changing": Role(MAKE.replace("[1] }}", "[1] }}-{{ now().timestamp() | string | hash('sha1') }}", 1) + END),
         "reading": Role(GATED.replace("name: gate", "name: theirs")),
         "silent": Role(MAKE),
+        "releasing": Role(MAKE + END),
+        "doubtful": Role(MAKE + REQUEUE + JOB + AS_ANOTHER + DRY + END),
         "hidden": Role(MAKE + END + "  no_log: true\n"),
     }
 )
@@ -190,6 +222,36 @@ async def test_incomplete_run_deletes_nothing(world: World, things: Things, role
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
 
 
+@pytest.mark.parametrize("doubt", ["requeues", "starts", "dry"])
+async def test_run_that_has_not_finished_or_names_in_a_dry_run_deletes_nothing(
+    world: World, things: Things, doubt: str
+) -> None:
+    one = things["doubtful"]
+    await made(one, "ConfigMap/a", "ConfigMap/b")
+    await wants(one, "ConfigMap/a", **{doubt: True})
+    await stay(world, {"ConfigMap/a", "ConfigMap/b"})
+
+
+async def test_run_with_other_credentials_deletes_nothing(world: World, things: Things) -> None:
+    """The operator doesn't see what such a task names."""
+    one = things["doubtful"]
+    await made(one, "ConfigMap/a", "ConfigMap/b")
+    await wants(one, "ConfigMap/a", admin=str(one.operator.kubeconfig))
+    await stay(world, {"ConfigMap/a", "ConfigMap/b"})
+    [line, *_] = one.operator.messages("Nothing is pruned: the run may have left out objects", name="one")
+    assert "bypasses the credentials of the run with kubeconfig" in str(line)
+
+
+async def test_new_version_of_the_role_deletes_nothing(world: World, things: Things) -> None:
+    one = things["releasing"]
+    await made(one, "ConfigMap/a", "ConfigMap/b")
+    one.write_role((MAKE + END).replace('"{{ parts }}"', '"{{ parts[:1] }}"'))
+    runs = one.runs()
+    await one.patch({"metadata": {"annotations": {"rolecall.dev/reconcile-requested-at": "now"}}})
+    await one.runs_at_least(runs + 2)
+    await stay(world, {"ConfigMap/a", "ConfigMap/b"})
+
+
 async def test_hidden_options_delete_nothing(world: World, things: Things) -> None:
     one = things["hidden"]
     await one.create({"parts": ["ConfigMap/a", "ConfigMap/b"]})
@@ -264,13 +326,18 @@ async def test_object_that_another_role_names_is_kept(world: World, things: Thin
     await stay(world, {"ConfigMap/a", "ConfigMap/theirs"})
 
 
-async def test_forged_inventory_deletes_nothing_of_others(world: World, things: Things) -> None:
-    """An entry for an object of somebody else is checked against the live object."""
+@pytest.mark.parametrize("name", ["victim", "../configmaps/victim", "../../NAMESPACE/configmaps/victim"])
+async def test_forged_inventory_deletes_nothing_of_others(world: World, things: Things, name: str) -> None:
+    """An entry for an object of somebody else is checked against the live object, whatever its name leads to."""
     one = things["plain"]
     await made(one, "ConfigMap/a")
-    (victim,) = await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: victim}}")
+    # Who may create an object may name any owner in it.
+    owner = {"apiVersion": one.gvk.api_version, "kind": one.gvk.kind, "name": one.name, "uid": uid_of(await one.get())}
+    metadata = json.dumps({"name": "victim", "ownerReferences": [owner]} if name != "victim" else {"name": "victim"})
+    (victim,) = await world.create(f"{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}")
     text = annotation_of(await one.get(), INVENTORY) or ""
-    entry = f'["","configmaps","{world.namespace}","victim","v1","ConfigMap","{uid_of(victim)}",1]'
+    forged_name = name.replace("NAMESPACE", world.namespace)
+    entry = f'["","configmaps","{world.namespace}","{forged_name}","v1","ConfigMap","{uid_of(victim)}",1]'
     forged = text.replace('"objects":[', f'"objects":[{entry},')
     runs = one.runs()
     await one.patch({"metadata": {"annotations": {INVENTORY: forged}}, "spec": {"other": 1}})

@@ -88,7 +88,7 @@ class Settings:
     """Whether a dependent whose status gets or loses a field starts a run, as in the Go runner."""
 
     ignores_zero_requeue: bool = False
-    """Whether a role that requests the next run after 0s gets none, as in the Go runner; otherwise it follows in 1 s."""
+    """Whether a role that requests the next run after 0s gets none, as in the Go runner; else, in 1 s."""
 
     backoff_min_seconds: float = 1.0
     """The delay after the first failure; it doubles with each further failure."""

@@ -1,12 +1,13 @@
 """Decides after a complete run what its object no longer needs, and when that may be deleted. Pure.
 
-A deletion needs three things at once: the author's word (the task ``rolecall.util.prune``), changed inputs (the spec or
-the role), and time.
+A deletion needs three things at once: the author's word (the task ``rolecall.util.prune``), an edit of the primary, and
+time. A new version of the role is no edit: a mistake in it would delete objects of all primaries.
 
 - A set of objects is *stable* when two successive complete runs with equal inputs have named it, and the second has
   changed nothing. Only a stable set changes the inventory; before that, another run follows.
 - With equal inputs, missing objects leave the inventory and stay in the cluster: the role names them only sometimes.
-- With other inputs, missing objects become obsolete. A run that names one again ends that, and so do other inputs.
+- After an edit of the primary, missing objects become obsolete. A run that names one again ends that.
+- After a change of the role, or of both, missing objects leave the inventory, and the time of obsolete ones restarts.
 - An object that is obsolete for long enough is due in a later run, unless the run has seen an object that still waits.
 - If a run names nothing at all, or most of the inventory is obsolete, a person must confirm.
 """
@@ -147,10 +148,11 @@ def decide(
     missing = [
         each for each in inventory.objects if options.prunes(each) and not run.observations.names(each.id, each.uid)
     ]
-    if inventory.inputs == inputs:
-        obsolete = [each for each in missing if each.obsolete_since]
-    else:
-        obsolete = [replace(each, obsolete_since=int(now)) for each in missing]
+    (primary, _, role), (old_primary, _, old_role) = inputs.partition("."), inventory.inputs.partition(".")
+    is_edited = primary != old_primary and role == old_role
+    obsolete = [each for each in missing if each.obsolete_since or is_edited]
+    if inventory.inputs != inputs:
+        obsolete = [replace(each, obsolete_since=int(now)) for each in obsolete]
     # Only what an earlier run has marked is due: a deletion takes at least three runs.
     marked = {each.id for each in inventory.obsolete}
     newly = tuple(each for each in obsolete if each.id not in marked)

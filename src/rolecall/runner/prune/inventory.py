@@ -1,8 +1,9 @@
 """The inventory of a primary: the objects that its runs have named, as an annotation of the primary.
 
-It is a note of the operator, no authority: the live object decides before anything is deleted. So a lost inventory
-deletes nothing, and a forged one nothing that a run wouldn't delete. It names the operator and the role, and one of
-another operator, an unreadable one, and one that is too long count as empty.
+It is a note of the operator, no authority: the live object decides before anything is deleted, and an entry whose kind
+isn't that of its resource is refused. So a lost inventory deletes nothing, and a forged one nothing that a run wouldn't
+delete. It names the operator and the role, and one of another operator, an unreadable one, and one that is too long
+count as empty.
 """
 
 import hashlib
@@ -101,7 +102,7 @@ def _text(value: object) -> str:
 
 
 def digest_of_inputs(primary: RawObject, others: Mapping[str, Any]) -> str:
-    """Return a digest of what determines a run: the primary as users write it, and others.
+    """Return the digests of what determines a run, with a dot between them: the primary as users write it, and others.
 
     ``others`` is JSON, such as the digest of the role.
     """
@@ -110,5 +111,9 @@ def digest_of_inputs(primary: RawObject, others: Mapping[str, Any]) -> str:
         metadata["annotations"] = {name: found[name] for name in found if not name.startswith(_OWN_ANNOTATIONS)}
     metadata = {name: value for name, value in metadata.items() if value}  # no annotation is the same as none left
     content = {name: value for name, value in primary.items() if name not in ("metadata", "status")}
-    text = json.dumps([content, metadata, others], sort_keys=True, separators=(",", ":"), default=str)
+    return ".".join(_digest(each) for each in ([content, metadata], others))
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

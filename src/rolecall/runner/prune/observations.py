@@ -1,8 +1,8 @@
 """What a run has named, what of it belongs to its object, and why the run may have left something out.
 
 A run *names* an object if it requests it by name, whatever the response, if it creates it, or if it receives it in a
-list. A collection that is deleted, watched, or listed in an unreadable format counts as named completely. Names are
-without version, and objects also compare by uid, because OpenShift serves some under two kinds. What a run receives
+list; a dry run counts too. A collection that is deleted, watched, or listed in an unreadable format counts as named
+completely. Names are without version, and objects also compare by uid, because OpenShift serves some under two kinds. What a run receives
 only in lists isn't its object's own, because anybody may have made it.
 """
 
@@ -62,7 +62,7 @@ class Observations:
         is_ended = status == 0 and info.is_resource and info.is_long_running  # by its client, such as kubectl wait
         if (status in _LOST and not is_ended) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self.doubt(f"a request got {f'the status {status}' if status else 'no response'}: {describe(info)}")
-        if not info.is_resource or info.is_dry_run:
+        if not info.is_resource:
             return
         is_unknown = status == HTTPStatus.NOT_FOUND and (not info.name or (info.verb == "get" and seen is None))
         if is_unknown:
@@ -72,6 +72,11 @@ class Observations:
             self._ids.add(requested)
         if info.verb in _WHOLE or (not info.name and seen is None):
             self._collections.add((info.group, info.resource, info.namespace))
+        if info.is_dry_run:  # names what it would change, and changes nothing
+            self._ids.update(
+                ObjectId(info.group, info.resource, each.key.namespace, each.key.name) for each in seen or ()
+            )
+            return
         if info.subresource not in ("", "status"):  # a Scale has the name of its object, but not its owners
             return
         if status == HTTPStatus.NOT_FOUND or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from rolecall.kube.errors import KubeError, NotFoundError, UnknownKindError
+from rolecall.kube.errors import InvalidNameError, KubeError, NotFoundError, UnknownKindError
 from rolecall.kube.metadata import annotation_of, is_being_deleted, resource_version_of, uid_of
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -79,6 +79,8 @@ class Pruner:
         options = PruneOptions.of_task(outcome.prune)
         skips = outcome.prune["options"].get("skips", ()) if options else ()
         reasons = [*outcome.doubts, *run.doubts, *(f"the play ran with {each}" for each in skips)]
+        if outcome.requests_requeue:
+            reasons.append("the role requests another run, so it hasn't finished")
         if options is None:
             reasons.append("the options of the task are hidden or unreadable")
         elif not reasons:
@@ -96,6 +98,9 @@ class Pruner:
         inventory = Inventory.of(primary)
         if inventory.by != self.identity:  # another operator, or another role, has other rules
             inventory = Inventory()
+        for each in [each for each in inventory.objects if await self._is_forged(each)]:
+            logger.warning("Ignoring an invalid entry of the inventory", entry=str(each), resource=each.id.resource)
+            inventory = inventory.without(each.id)
         is_confirmed = annotation_of(primary, PRUNE_ANNOTATION) == CONFIRM
         complete = CompleteRun(inputs, own, run, is_confirmed)
         self._previous[key] = complete.digest
@@ -136,6 +141,17 @@ class Pruner:
                 raise UnknownKindError(GVK(each.group, seen.version, each.resource))
             found.append(InventoryObject(each, seen.version, resource.gvk.kind, seen.uid))
         return tuple(found)
+
+    async def _is_forged(self, each: InventoryObject) -> bool:
+        """Return whether an entry can't come from a run: its kind isn't that of its resource, or has another scope."""
+        try:
+            resource = await self.primaries.client.resource(GVK(each.id.group, each.version, each.kind))
+            resource.path_of(each.id.key)
+        except UnknownKindError:  # it can't be deleted either
+            return False
+        except InvalidNameError:
+            return True
+        return (resource.plural, resource.namespaced) != (each.id.resource, bool(each.id.namespace))
 
     def _announce(self, primary: RawObject, decision: Decision, options: PruneOptions, now: float) -> None:
         if newly := decision.newly_obsolete:

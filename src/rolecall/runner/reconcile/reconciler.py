@@ -7,8 +7,8 @@ While a run is in progress, only the run writes its object: the role's own write
 read, so a write of the operator would make it fail with a conflict. Every write of the operator comes before the run or
 after it.
 
-The finalizer of an object doesn't say whose it is, because several operators of a kind, with disjoint selectors, may use
-one name. So an operator with a selector notes it on the object with the finalizer, and cleans up only what its selector
+The finalizer of an object doesn't say whose it is: several operators of a kind, with disjoint selectors, may use one
+name. So an operator with a selector notes it on the object with the finalizer, and cleans up only what its selector
 matches, or what has its own note.
 
 An object is deleted only if the informer no longer has it. A response that reports its absence isn't enough: a gateway,

@@ -12,6 +12,7 @@ its result.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +21,7 @@ from typing import Any, Self
 
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.config.content import ARGUMENT_SPECS
+from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
 
 MESSAGE_LIMIT_BYTES = 2048
 """The longest message of a run: it has to fit into a condition and into a log line."""
@@ -54,6 +56,15 @@ _VALIDATION = "Validating arguments against arg spec"
 _NOT_SHOWN = frozenset(
     {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
 )
+_CREDENTIALS = ("host", "kubeconfig", "context", "api_key", "username", "client_cert", "impersonate_user")
+"""The options of the modules of kubernetes.core that select a server, or who sends a request."""
+
+_CREDENTIAL_FLAG = re.compile(
+    r"--(kubeconfig|server|context|cluster|user|token|as|kube-context|kube-apiserver|kube-token|kube-as-user)(?![\w-])"
+    r"|\b(KUBECONFIG|K8S_AUTH_\w+|HELM_KUBE\w+)="
+)
+"""The same of kubectl and helm."""
+
 _FAILED_EVENTS = frozenset({"runner_on_failed", "runner_item_on_failed", "runner_on_unreachable"})
 _COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
 _PRINTED_RESULT = re.compile(r"^(?:fatal|failed): \[[^\n]*?=> (?=\{)", re.MULTILINE)
@@ -91,7 +102,9 @@ class RunEvent:
     its role, if it differs from ``task``. ``started`` is when the task of a result started, in ISO 8601. ``message`` is
     already censored and cut; ``stdout`` is what Ansible printed, without colors, and empty for a censored result.
     ``written`` are the conditions that ``k8s_status`` has set, with the api_version, kind, namespace, and name of its
-    object. ``prune`` has the options of ``rolecall.util.prune``, None in it if they are hidden.
+    object. ``prune`` has the options of ``rolecall.util.prune``, None in it if they are hidden. ``job`` is the id of a
+    background job that the task has started, or that has ended (``job_ended``). ``bypass`` is the option or flag by
+    which the task reaches another server than the operator's proxy, or the same one with other credentials.
     """
 
     name: str = ""
@@ -113,6 +126,9 @@ class RunEvent:
     requeue: Mapping[str, Any] | None = None
     written: Mapping[str, Any] | None = None
     prune: Mapping[str, Any] | None = None
+    job: str = ""
+    job_ended: bool = False
+    bypass: str = ""
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
 
@@ -155,6 +171,9 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         requeue=_requeue(name, data, result),
         written=_written(name, data, result),
         prune=_prune(name, data, result),
+        job=_name(result.get("ansible_job_id")),
+        job_ended=bool(result.get("finished")),
+        bypass=_bypass(result),
         counts={key: _counts(data.get(key)) for key in _COUNT_NAMES} if stats else {},
         stats=_mapping(data.get("artifact_data")) if stats else {},
     )
@@ -242,6 +261,19 @@ def _prune(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Map
     options = result.get("prune")
     fits = isinstance(options, Mapping) and len(to_text(options)) <= _STDOUT_LIMIT_BYTES
     return {"options": options} if fits else None
+
+
+def _bypass(result: Mapping[str, Any]) -> str:
+    """Return the option or flag by which a task has reached a server without the credentials of its run."""
+    arguments = _mapping(_mapping(result.get("invocation")).get("module_args"))
+    own = {None, "", *(os.environ.get(name) for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", PROXY_VARIABLE))}
+    for name in _CREDENTIALS:
+        if name in arguments and to_text(arguments[name]) not in own:
+            return name
+    command = arguments.get("_raw_params") or arguments.get("argv") or arguments.get("cmd")
+    words = " ".join(map(to_text, command)) if isinstance(command, list) else to_text(command)
+    found = _CREDENTIAL_FLAG.search(words)
+    return found[0] if found else ""
 
 
 def result_message(result: Mapping[str, Any]) -> str:

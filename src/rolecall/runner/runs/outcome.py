@@ -190,6 +190,7 @@ class OutcomeBuilder:
         self._written: list[Mapping[str, Any]] = []
         self._prune: Mapping[str, Any] | None = None
         self._doubts: dict[str, None] = {}
+        self._jobs: dict[str, str] = {}
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     def add(self, event: RunEvent) -> None:
@@ -213,6 +214,7 @@ class OutcomeBuilder:
             case name if name in _NO_HOSTS:
                 self._has_skipped_play = True
         self._doubts.update(dict.fromkeys(_doubts_about(event)))
+        self._follow_job(event)
         self._prune = event.prune or self._prune
         self._written.extend(filter(None, [event.written]))
         if event.requeue is not None:
@@ -222,6 +224,16 @@ class OutcomeBuilder:
                 reason = "its result is hidden by no_log" if event.censored else str(error)
                 message = f"invalid requeue time: {reason}"
                 self._requeue_failure = TaskFailure(event.task, event.host, message)
+
+    def _follow_job(self, event: RunEvent) -> None:
+        if event.job_ended:
+            self._jobs.pop(event.job, None)
+        elif event.job:
+            self._jobs[event.job] = f"the background job of task {event.task!r} had not ended"
+
+    def doubt(self, reason: str) -> None:
+        """Add a reason why the run may have left something out."""
+        self._doubts[reason] = None
 
     def finish(self, ending: Outcome) -> Outcome:
         """Return the outcome of the run.
@@ -245,7 +257,7 @@ class OutcomeBuilder:
             written=tuple(self._written),
             stats=self._recap.stats,
             prune=self._prune,
-            doubts=tuple(self._doubts),
+            doubts=(*self._doubts, *self._jobs.values()),
             limit=ending.limit if failures else "",
         )
 
@@ -323,6 +335,8 @@ def _doubts_about(event: RunEvent) -> Iterator[str]:
         yield f"the host {event.host} was unreachable"
     elif event.name in _NO_HOSTS:
         yield "a play had no hosts"
+    if event.bypass:
+        yield f"task {event.task!r} bypasses the credentials of the run with {event.bypass}"
 
 
 def _read_requeue(request: Mapping[str, Any]) -> tuple[float | None, float | None]:

@@ -277,6 +277,7 @@ class ProcessRunner:
             if killed := await run_in_thread(lambda: spec.workspace.finish(spec.ident)):
                 advice = "wait for them in the same run, with poll or async_status"
                 logger.warning("The end of the run killed background jobs", jobs=killed, advice=advice)
+                output.builder.doubt("the end of the run killed background jobs")
         return output.builder.finish(replace(ending, duration_seconds=duration_seconds))
 
 

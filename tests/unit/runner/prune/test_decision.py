@@ -1,5 +1,7 @@
 """What a complete run makes of an inventory: the rules by which something may be deleted."""
 
+from dataclasses import replace
+
 from ansible_collections.rolecall.util.plugins.action import prune as action
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +83,20 @@ def test_missing_object_with_other_inputs_becomes_obsolete() -> None:
     assert names(decision.newly_obsolete) == "c"
     assert (decision.due, decision.again_at) == ((), 1000 + AFTER)
     assert decision.inventory.obsolete == (item("c", since=1000),)
+
+
+def test_new_version_of_the_role_makes_nothing_obsolete() -> None:
+    """A mistake in a role must not delete objects of all primaries; nobody has edited these."""
+    for inputs in ("1.b", "2.b"):  # with an edit at the same time, nobody knows which of the two is the reason
+        decision = stable(replace(INVENTORY, inputs="1.a"), run_of("ab", inputs), 1000)
+        assert decision.inventory == Inventory(inputs, (item("a"), item("b")))
+        assert not decision.newly_obsolete
+
+
+def test_new_version_of_the_role_restarts_the_time_of_what_is_obsolete() -> None:
+    edited = stable(replace(INVENTORY, inputs="1.a"), run_of("ab", "2.a"), 1000).inventory
+    decision = stable(edited, run_of("ab", "2.b"), 1000 + AFTER)
+    assert (decision.due, decision.inventory.obsolete) == ((), (item("c", since=1300),))
 
 
 def test_missing_object_with_equal_inputs_leaves_the_inventory() -> None:

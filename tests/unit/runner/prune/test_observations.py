@@ -82,10 +82,12 @@ def test_scale_is_not_the_object() -> None:
     assert found.own == {A: Own("v1", "uid-a")}
 
 
-def test_dry_run_names_nothing() -> None:
-    found = Observations()
-    found.add(request("create", "", is_dry_run=True), 201, (seen(),))
-    assert (found.own, found.names(A, "")) == ({}, False)
+def test_dry_run_names_what_it_would_change_and_owns_nothing() -> None:
+    created, deleted = Observations(), Observations()
+    created.add(request("create", "", is_dry_run=True), 201, (seen(),))
+    deleted.add(request("delete", is_dry_run=True), 200, None)
+    for found in (created, deleted):
+        assert (found.own, found.names(A, "")) == ({}, True)
 
 
 @pytest.mark.parametrize("status", [0, 401, 403, 408, 429, 500, 503])

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -6,14 +5,14 @@ from typing import Any
 import pytest
 
 from rolecall.runner.prune.decision import Pruning
-from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory
-from rolecall.runner.prune.observations import Observations, Own
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject
+from rolecall.runner.prune.observations import ObjectId, Observations, Own
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.runs.outcome import Outcome
 from tests.support.reconciler_rig import FAILURE, SUCCESS, make_rig
-from tests.support.things import MANIFEST
+from tests.support.things import MANIFEST, THING
 from tests.support.world import World
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.manual_clock import ManualClock
@@ -28,6 +27,7 @@ OPTIONS: dict[str, Any] = {"options": {"after": None, "kinds": [], "mode": "dele
         (SUCCESS, False),
         (replace(FAILURE, prune=OPTIONS), False),
         (replace(SUCCESS, prune=OPTIONS, doubts=("a host was unreachable",)), False),
+        (replace(SUCCESS, prune=OPTIONS, requeue_after_seconds=5.0), False),
         (replace(SUCCESS, prune=OPTIONS), True),
     ],
 )
@@ -48,9 +48,7 @@ async def test_only_a_complete_run_with_the_task_sends_requests(
 async def test_time_until_a_deletion_is_that_of_the_decision_however_long_a_write_takes(
     world: World, cluster: FakeCluster, tmp_path: Path
 ) -> None:
-    inventory = Inventory("earlier inputs", (item("a"),), "by").to_text()
-    annotations = json.dumps({INVENTORY_ANNOTATION: inventory})
-    await world.create(MANIFEST.replace("name: one", f"name: one, annotations: {annotations}"))
+    await world.create(MANIFEST)
     rig = make_rig(world, tmp_path)
     clock = ManualClock()
     events: list[EventSpec] = []
@@ -64,6 +62,9 @@ async def test_time_until_a_deletion_is_that_of_the_decision_however_long_a_writ
         inventories={},
         now=clock.now,
     )
+    role = (await pruner._inputs(await rig.thing())).partition(".")[2]
+    inventory = Inventory(f"before-the-edit.{role}", (item("a"),), "by").to_text()
+    await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: inventory}}})
     thing, prune = await rig.thing(), {"options": {**OPTIONS["options"], "after": "1s"}}
     outcome = replace(SUCCESS, prune=prune, observations=Observations())
     context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
@@ -72,3 +73,34 @@ async def test_time_until_a_deletion_is_that_of_the_decision_however_long_a_writ
     text = "no longer named by the role, deleted after 1s"
     assert [event.message for event in events] == [f"{text.capitalize()}: Service ns/a"]
     assert ended.texts["obsolete"] == (f"Service ns/a: {text}",)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        replace(item("b", since=1), id=ObjectId("", "services", "ns", "../../../namespaces/ns")),
+        replace(item("b", since=1), id=ObjectId("", "services", "..", "b")),
+        replace(item("b", since=1), id=ObjectId("", "secrets", "ns", "b")),
+        replace(item("b", since=1), id=ObjectId("", "servicez", "ns", "b")),
+        replace(item("b", since=1), id=ObjectId("", "services", "", "b")),
+        replace(item("b", since=1), id=ObjectId("..", "services", "ns", "b")),
+        replace(item("b", since=1), kind="Namespace"),
+    ],
+)
+async def test_entry_that_no_run_writes_is_ignored(
+    world: World, cluster: FakeCluster, tmp_path: Path, forged: InventoryObject
+) -> None:
+    """Who may only patch the primary can write anything into its inventory."""
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path)
+    pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True, {})
+    inventory = Inventory(await pruner._inputs(await rig.thing()), (forged,), "by").to_text()
+    await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: inventory}}})
+    thing = await rig.thing()
+    outcome = replace(SUCCESS, prune=OPTIONS, observations=Observations())
+    context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
+    for _ in range(3):
+        ended = await pruner.run_ended(context)
+        assert not ended.texts.get("obsolete")
+        assert not ended.texts.get("deleted")
+    assert "delete" not in cluster.calls

@@ -144,6 +144,40 @@ def test_requeue_request_without_a_time_is_passed_on() -> None:
     assert read_event(raw).requeue == {"period": None}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "bypass"),
+    [
+        ({"kubeconfig": "/etc/other"}, "kubeconfig"),
+        ({"kubeconfig": {"clusters": []}}, "kubeconfig"),
+        ({"host": "https://other:6443"}, "host"),
+        ({"context": "other"}, "context"),
+        ({"api_key": "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"}, "api_key"),
+        ({"impersonate_user": "other"}, "impersonate_user"),
+        ({"_raw_params": "kubectl --kubeconfig /etc/other get pods"}, "--kubeconfig"),
+        ({"argv": ["helm", "list", "--kube-context=other"]}, "--kube-context"),
+        ({"_raw_params": "KUBECONFIG=/etc/other kubectl get pods"}, "KUBECONFIG="),
+        ({"_raw_params": "kubectl get pods --as=other"}, "--as"),
+        ({"kubeconfig": "/own", "host": None, "context": "", "name": "host"}, ""),
+        ({"_raw_params": "kubectl get pods --assume --server-side"}, ""),
+        ({"argv": ["echo", 5]}, ""),
+        ("text", ""),
+    ],
+)
+def test_task_that_names_another_server_or_user_bypasses_the_run(
+    monkeypatch: pytest.MonkeyPatch, arguments: Any, bypass: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/own")
+    event = read_event(raw_event("runner_on_ok", {"invocation": {"module_args": arguments}}))
+    assert event.bypass == bypass
+
+
+def test_background_job_is_passed_on() -> None:
+    result = {"ansible_job_id": "1.2", "started": 1, "finished": 0}
+    began = read_event(raw_event("runner_on_ok", result))
+    ended = read_event(raw_event("runner_on_ok", {**result, "finished": 1}))
+    assert [(each.job, each.job_ended) for each in (began, ended)] == [("1.2", False), ("1.2", True)]
+
+
 def test_label_of_an_item_is_preferred() -> None:
     assert read_event(raw_event("runner_item_on_ok", {"item": {"big": 1}, "_ansible_item_label": "a"})).item == "a"
     assert read_event(raw_event("runner_item_on_ok", {"word": 3, "ansible_loop_var": "word"})).item == "3"

@@ -202,6 +202,20 @@ def test_hidden_requeue_request_is_a_failure_with_its_reason() -> None:
     assert "no_log" in outcome_of([event, recap(ok=1)], GOOD).message
 
 
+def test_background_job_without_an_end_is_a_doubt() -> None:
+    began = RunEvent("runner_on_ok", task="Begin", job="1.2")
+    ended = RunEvent("runner_on_ok", task="Wait", job="1.2", job_ended=True)
+    other = RunEvent("runner_on_ok", task="Wait", job="3.4", job_ended=True)
+    assert outcome_of([began, other, recap(ok=2)], GOOD).doubts == ("the background job of task 'Begin' had not ended",)
+    assert outcome_of([began, ended, recap(ok=2)], GOOD).doubts == ()
+
+
+def test_task_that_bypasses_the_credentials_of_the_run_is_a_doubt() -> None:
+    event = RunEvent("runner_on_ok", task="Look", bypass="host")
+    [doubt] = outcome_of([event, recap(ok=1)], GOOD).doubts
+    assert doubt == "task 'Look' bypasses the credentials of the run with host"
+
+
 @pytest.mark.parametrize(
     ("created", "completion"),
     [
