@@ -2,8 +2,8 @@
 
 A run *names* an object if it requests it by name, whatever the response, if it creates it, or if it receives it in a
 list; a dry run counts too. A collection that is deleted, watched, or listed in an unreadable format counts as named
-completely. Names are without version, and objects also compare by uid, because OpenShift serves some under two kinds. What a run receives
-only in lists isn't its object's own, because anybody may have made it.
+completely. Names are without version, and objects also compare by uid, because OpenShift serves some under two kinds.
+What a run receives only in lists isn't its object's own, because anybody may have made it.
 """
 
 from dataclasses import dataclass, field
