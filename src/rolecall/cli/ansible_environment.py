@@ -8,11 +8,19 @@ operator and its runs read become absolute, because a run has another working di
 """
 
 import os
+import tempfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from rolecall.runner.config.ansible_config import ROLES_PATH, AnsibleConfig, expanded, release_numbers, roles_path
+from rolecall.runner.config.ansible_config import (
+    ROLES_PATH,
+    AnsibleConfig,
+    check_path,
+    expanded,
+    release_numbers,
+    roles_path,
+)
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.system.logs import get_logger
@@ -42,7 +50,20 @@ def search_paths(settings: Settings) -> dict[str, str]:
 
 
 def ansible_defaults_for(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of runs for which the user has set no value, or a relative path."""
+    """Return the variables of runs for which the user has set no value, or a relative path.
+
+    Raises ConfigurationError for a directory of runs whose path they can't quote.
+    """
+    if os.pathsep in str(Path.cwd()):
+        problem = f"{os.pathsep!r} separates directories in ANSIBLE_ROLES_PATH: rename the directory"
+        raise ConfigurationError(f"the working directory is {str(Path.cwd())!r}, and {problem}")
+    directories = {"TMPDIR": Path(tempfile.gettempdir()), "--work-dir": settings.work_directory}
+    for name, path in directories.items():
+        try:
+            if path is not None:
+                check_path(path.resolve())
+        except ValueError as error:
+            raise ConfigurationError(f"{name}: {error}") from error
     conditionals = "true" if settings.allow_broken_conditionals else ""
     return {
         **absolute_paths(Path.cwd(), environment),

@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.cli.ansible_environment import absolute_paths, unless_configured
+from rolecall.cli.ansible_environment import absolute_paths, ansible_defaults_for, unless_configured
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from tests.support.ansible_settings import environment, write_config
 
 __all__ = ["environment"]
@@ -46,3 +48,29 @@ def test_relative_paths_are_the_same_files_for_the_operator_and_its_runs(tmp_pat
     assert found["ANSIBLE_CONFIG"] == str(tmp_path / "mine/ansible.cfg")
     assert found["ANSIBLE_COLLECTIONS_PATH"].split(":") == [str(tmp_path / "c"), "/usr/share", str(tmp_path / "d")]
     assert absolute_paths(tmp_path, {"ANSIBLE_CONFIG": ""}) == {}
+
+
+@pytest.mark.parametrize(
+    ("directories", "problem"),
+    [
+        (("a:b", "t", "w"), "the working directory is .*a:b.*: rename the directory"),
+        (("a", "t:1", "w"), "TMPDIR: the path .*t:1.* has ':'"),
+        (("a", "t", "w, x"), "--work-dir: the path .*w, x.* has ','"),
+        (("a", "t", "it's"), "--work-dir: the path .*it's.* has \"'\""),
+        (("a b", "t u", "w x"), ""),
+        (("a,b", "t", "w"), ""),
+    ],
+)
+def test_directory_that_runs_cannot_quote_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directories: tuple[str, str, str], problem: str
+) -> None:
+    working, temporary, work = (tmp_path / name for name in directories)
+    working.mkdir()
+    monkeypatch.chdir(working)
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    settings = Settings(work_directory=work)
+    if not problem:
+        assert ansible_defaults_for(settings, {})
+        return
+    with pytest.raises(ConfigurationError, match=problem):
+        ansible_defaults_for(settings, {})

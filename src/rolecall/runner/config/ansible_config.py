@@ -23,6 +23,7 @@ _DIRECTORY_VARIABLES = {
 }
 _DECISIVE = ("ANSIBLE_ALLOW_BROKEN_CONDITIONALS", "ANSIBLE_GATHERING")
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
+_SYNTAX = re.compile(r"""[:,;&|<>()\[\]{}*?!#$^`'"\\]|[^\S ]|  """)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,15 @@ def _paths(
         yield from default[1:]
     for each in filter(None, given.split(os.pathsep)):
         yield each if each.startswith(_EXPANDED_BY_ANSIBLE) else str(base / each)
+
+
+def check_path(path: Path) -> None:
+    """Raise ValueError if runs can't have files below a path: Ansible quotes it neither in lists nor in shell lines."""
+    if found := _SYNTAX.search(str(path)):
+        raise ValueError(
+            f"the path {str(path)!r} has {found[0]!r}, which acts as syntax where Ansible puts paths into lists, "
+            "templates, and shell commands: choose another directory"
+        )
 
 
 def release_numbers(version: str) -> tuple[int, ...]:

@@ -67,6 +67,8 @@ class ContentFinder:
             candidates = list(self._role_candidates(role))
             for candidate in candidates:
                 if os.path.isdir(candidate):  # noqa: PTH112 - pathlib raises PermissionError
+                    if os.pathsep in str(candidate):  # runs find it by ANSIBLE_ROLES_PATH
+                        reader.add_error(ROLE.name, f"role: {candidate}: expected a path without {os.pathsep!r}")
                     return RoleContent(candidate)
             tried = ", ".join(map(str, candidates))
             reader.add_error(ROLE.name, f"role: {role} not found (looked for {tried})")

@@ -99,7 +99,7 @@ class RunSpec:
         return RunnerInput(
             ident=self.ident,
             workspace=str(self.workspace.path),
-            temporary=self.workspace.tmpdir,
+            temporary=str(self.workspace.temporary),
             role=str(self.content.path) if is_role else "",
             playbook="" if is_role else str(self.content.path),
             program=self.program,

@@ -30,7 +30,6 @@ from typing import Any, Self
 from rolecall.kube.json_values import with_texts
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
-from rolecall.runner.runs.workspace import TEMPORARY
 from rolecall.runner.secrets.environment import HiddenText, hide_environment, redact_directory, redacted
 from rolecall.system.files import write_private
 from rolecall.system.imports import without_collections
@@ -55,6 +54,9 @@ _LAST_FILES_SECONDS = 6.0
 _NOTE_BYTES, _NOTES_BYTES = 1024, 65536
 _RETRY_SECONDS = 0.1
 
+_MAX_TMPDIR_BYTES = 75
+"""A socket's path has 107 bytes at most, and multiprocessing needs 32 of them below TMPDIR."""
+
 _PRINTED = "stdout"
 _END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
 
@@ -69,7 +71,7 @@ class RunnerInput:
 
     ident: str
     workspace: str
-    temporary: str = ""
+    temporary: str
     role: str = ""
     playbook: str = ""
     program: str = ""
@@ -114,7 +116,7 @@ def main(
     reap_children()
     ending = (stopped or thread.ending) | {"peak_memory_bytes": memory.max_bytes}
     redact_directory(run_input.artifacts, run_input.secrets.values())
-    shutil.rmtree(Path(run_input.workspace) / TEMPORARY, ignore_errors=True)
+    shutil.rmtree(run_input.temporary, ignore_errors=True)
     if run_input.role:
         (Path(run_input.workspace) / "project" / "main.json").unlink(missing_ok=True)
     if found := notes.read() if notes else []:
@@ -231,9 +233,9 @@ def configure(run_input: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
         # ansible-runner's default writes facts, and with them the environment, into a file.
         "ANSIBLE_CACHE_PLUGIN": "memory",
         # A run that is killed can't remove its temporary files.
-        "ANSIBLE_LOCAL_TEMP": f"{run_input.workspace}/{TEMPORARY}",
+        "ANSIBLE_LOCAL_TEMP": run_input.temporary,
     }
-    if run_input.temporary:
+    if len(os.fsencode(run_input.temporary)) <= _MAX_TMPDIR_BYTES:
         environment["TMPDIR"] = run_input.temporary
     return init_runner(
         private_data_dir=run_input.workspace,

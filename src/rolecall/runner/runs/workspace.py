@@ -1,6 +1,12 @@
 """The private data directory of one object: the inputs of its runs and their artifacts.
 
 The layout is ansible-runner's and the Go runner's, below ``<root>/<group>/<version>/<Kind>/<namespace>/<name>``.
+
+**No path, shell word, list, or inventory of a run contains a name or a value of the environment without the quoting of
+that syntax.** A name may have any character but ``/`` and ``%``, for example ``system:node``, and can be longer than
+the name of a file. So ``directory_name`` quotes it, and the paths in variables and shell lines have no name at all:
+they are below ``temporary``. The root can't be quoted everywhere; ``ansible_config.check_path`` checks it.
+
 Directories have mode 0700 and files 0600, because extra vars contain everything that a spec contains. ``Workspace``
 removes old artifacts itself, because the rotation of ansible-runner fails on the ``latest`` link.
 
@@ -12,24 +18,27 @@ marked as failed: otherwise ``async_status`` would report "not finished" forever
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.ansible_config import directory_variables
 from rolecall.runner.runs.variables import variables_file
 from rolecall.system.files import entries_of, write_private
 
-TEMPORARY = "tmp"
-"""The directory for temporary files of the current run."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/._+@%=-]+")
+"""A path that means itself in inventories, templates, and shell lines."""
 
-_MAX_TMPDIR_BYTES = 75
-"""A socket's path has 107 bytes at most, and multiprocessing needs 32 of them below TMPDIR."""
+_MAX_NAME_BYTES: Final = 255
+_SHORTENED, _NAME = "+", "name"
+"""The mark of a shortened name, which quoting never leaves, and the file with the whole name."""
 
 _JOBS = "async"
 """The directory for the results of background jobs."""
@@ -54,23 +63,16 @@ class Workspace:
     @property
     def path(self) -> Path:
         """The private data directory. Raises ValueError for a name that cannot name a directory."""
-        gvk, key = self.gvk, self.key
-        parts = [part for part in (gvk.group, gvk.version, gvk.kind, key.namespace, key.name) if part]
-        for part in parts:
-            if part in (".", "..") or "/" in part or "\0" in part:
-                raise ValueError(f"cannot make a directory for {gvk} {key}: {part!r} cannot name a directory")
-        return self.root.joinpath(*parts)
+        key = self.key
+        return _directory_of(self.root, self.gvk).joinpath(
+            *map(directory_name, filter(None, (key.namespace, key.name)))
+        )
 
     @property
     def temporary(self) -> Path:
-        """The directory for temporary files of the current run's programs, unlike ``path`` with a short path."""
+        """The directory for temporary files of the current run, unlike ``path`` with a short path without names."""
         name = hashlib.sha256(os.fsencode(self.path.relative_to(self.root))).hexdigest()
         return self.root / ".tmp" / name[:16]
-
-    @property
-    def tmpdir(self) -> str:
-        """TMPDIR of runs: ``temporary``, or empty if the root is so long that Ansible couldn't create sockets there."""
-        return str(self.temporary) if len(os.fsencode(self.temporary)) <= _MAX_TMPDIR_BYTES else ""
 
     def artifacts(self, ident: str) -> Path:
         """Return the artifact directory of one run."""
@@ -93,6 +95,8 @@ class Workspace:
         self._rotate()
         self._make_directory(self.artifacts(ident))
         write_private(self.artifacts(ident) / "stderr", "")  # ansible-runner keeps the mode of an existing file
+        if _SHORTENED in path.name:
+            write_private(path / _NAME, self.key.name)
         write_private(path / "env" / "envvars", "{}")
         write_private(path / "env" / "extravars", variables_file(variables))
         write_private(path / "env" / "settings", "{}")
@@ -136,8 +140,7 @@ class Workspace:
                     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _remove_temporary(self) -> None:
-        for directory in (self.path / TEMPORARY, self.temporary):
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _fail_jobs(self) -> list[str]:
         """Mark unfinished background jobs as failed, and remove old results. Return the ids of these jobs."""
@@ -173,20 +176,53 @@ class Workspace:
         if given:
             hosts = Path(given).read_text(encoding="utf-8")
         else:
-            virtual_env = os.environ.get("VIRTUAL_ENV")
-            interpreter = f"{virtual_env}/bin/python3" if virtual_env else "{{ansible_playbook_python}}"
-            directories = directory_variables(os.environ, self.path / TEMPORARY, self.path / _JOBS)
+            directories = directory_variables(os.environ, self.temporary, self.path / _JOBS)
             variables = "".join(f" {name}={shlex.quote(value)}" for name, value in directories.items())
-            hosts = f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{variables}\n"
+            hosts = f"localhost ansible_connection=local ansible_python_interpreter={self._python()}{variables}\n"
         write_private(directory / "hosts", hosts)
+
+    def _python(self) -> str:
+        """Return the interpreter of modules for an inventory; Ansible also puts its path into shell lines unquoted."""
+        virtual_env = os.environ.get("VIRTUAL_ENV")
+        if not virtual_env:
+            return "{{ansible_playbook_python}}"
+        if _PLAIN.fullmatch(virtual_env):
+            return f"{virtual_env}/bin/python3"
+        link = self.temporary / "venv"
+        link.symlink_to(Path(virtual_env).absolute())
+        return shlex.quote(f"{link}/bin/python3")
 
 
 def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
     """Return the objects of a kind that have a workspace; other directories are ignored. Blocks."""
-    base = root.joinpath(*(part for part in (gvk.group, gvk.version, gvk.kind) if part))
+    base = _directory_of(root, gvk)
     directories = [each for parent in entries_of(base) for each in (parent, *entries_of(parent))]
-    found = [each.relative_to(base).parts for each in directories if (each / "env" / "extravars").is_file()]
-    return [ObjectKey(parts[0] if len(parts) > 1 else "", parts[-1]) for parts in found]
+    found = [each for each in directories if (each / "env" / "extravars").is_file()]
+    return [ObjectKey("" if each.parent == base else unquote(each.parent.name), _name_in(each)) for each in found]
+
+
+def directory_name(text: str) -> str:
+    """Return the name of a directory for a name of Kubernetes, different for each; ordinary names stay as they are.
+
+    Raises ValueError for a name that no object can have.
+    """
+    if text in ("", ".", "..") or "/" in text:
+        raise ValueError(f"{text!r} cannot name a directory")
+    name = quote(text, safe="")
+    if len(name) <= _MAX_NAME_BYTES:
+        return name
+    return f"{name[:100]}{_SHORTENED}{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _directory_of(root: Path, gvk: GVK) -> Path:
+    return root.joinpath(*map(directory_name, filter(None, (gvk.group, gvk.version, gvk.kind))))
+
+
+def _name_in(directory: Path) -> str:
+    """Return the name of the object of a workspace."""
+    if _SHORTENED in directory.name:
+        return (directory / _NAME).read_text(encoding="utf-8")
+    return unquote(directory.name)
 
 
 def _write_or_remove(path: Path, content: str | None) -> None:

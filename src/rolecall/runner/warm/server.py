@@ -113,7 +113,8 @@ def _share_objects(patches: list[PatchStatus]) -> tuple[list[PatchStatus], CodeI
 
 def _environment_of_a_run(directory: Path) -> dict[str, str]:
     """Return the environment that ansible-runner gives to every run of this operator."""
-    run = runner_process.RunnerInput(ident="warm", workspace=str(directory), role=str(directory / "role"))
+    temporary, role = str(directory / "tmp"), str(directory / "role")
+    run = runner_process.RunnerInput(ident="warm", workspace=str(directory), temporary=temporary, role=role)
     for name in ("project", "inventory", "env"):
         (directory / name).mkdir()
     (directory / "inventory" / "hosts").write_text("localhost\n")

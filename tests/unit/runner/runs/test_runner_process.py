@@ -5,16 +5,22 @@ Limits of a process are permanent, so they are set in processes of their own.
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.runs.runner_process import Output, RunnerInput, configure
 from rolecall.runner.runs.workspace import Workspace
+from tests.support.names import NAMES
+
+CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +30,7 @@ def _no_settings_of_ansible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_input_survives_the_way_to_the_process_and_hides_secrets_in_print() -> None:
-    run_input = RunnerInput("1", "/w", role="/r/a", verbosity=2, grace_seconds=0.5, secrets={"TOKEN": "s3cret"})
+    run_input = RunnerInput("1", "/w", "/t", role="/r/a", verbosity=2, grace_seconds=0.5, secrets={"TOKEN": "s3cret"})
     assert RunnerInput.from_line(run_input.to_line()) == run_input
     assert "s3cret" not in repr(run_input)
 
@@ -33,7 +39,41 @@ def configured(directory: Path, cmdline: str = "", **play: Any) -> Any:
     """Return ansible-runner's configuration for a play in a workspace of its own."""
     workspace = Workspace(directory / "runner", GVK("a.example.com", "v1", "Thing"), ObjectKey("default", "one"))
     workspace.prepare("7", {"size": 1}, cmdline=cmdline)
-    return configure(RunnerInput("7", str(workspace.path), **play)).config
+    return configure(RunnerInput("7", str(workspace.path), str(workspace.temporary), **play)).config
+
+
+@settings(max_examples=50, deadline=None)
+@given(NAMES)
+@example(":" * 253)
+def test_command_and_environment_of_a_run_contain_no_name_unquoted(name: str) -> None:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        for variable in ("PATH", "PYTHONPATH"):
+            patch.delenv(variable, raising=False)
+        (Path(directory) / "roles" / "thing" / "tasks").mkdir(parents=True)
+        workspace = Workspace(Path(directory) / "runner", CLUSTER_ROLE, ObjectKey("", name))
+        workspace.prepare("7", {"size": 1})
+        run_input = RunnerInput("7", str(workspace.path), str(workspace.temporary), f"{directory}/roles/thing")
+        config = configure(run_input).config
+        environment = {key: value for key, value in config.env.items() if value != os.environ.get(key)}
+        for word in (*config.command, config.cwd, *environment.values()):
+            assert re.fullmatch(r"[A-Za-z0-9/._%+~:@-]*", word), word
+        for variable in ("TMPDIR", "ANSIBLE_LOCAL_TEMP"):
+            assert environment[variable] == str(workspace.temporary)
+        roles_path = environment["ANSIBLE_ROLES_PATH"].split(os.pathsep)
+        assert roles_path == [f"{directory}/roles/", f"{workspace.path}/roles"]
+        for paths in (config.env["ANSIBLE_CALLBACK_PLUGINS"], config.env["PATH"], config.env["PYTHONPATH"]):
+            assert all(part.startswith("/") for part in paths.split(os.pathsep))
+
+
+def test_temporary_directory_is_tmpdir_unless_sockets_would_not_fit(tmp_path: Path) -> None:
+    """A socket's path may have 107 characters, of which multiprocessing needs 32 below TMPDIR."""
+    (tmp_path / "site.yml").write_text("[]")
+    (tmp_path / "w").mkdir()
+    for length, is_set in ((75, True), (76, False)):
+        run_input = RunnerInput("7", str(tmp_path / "w"), f"/{'t' * (length - 1)}", playbook=str(tmp_path / "site.yml"))
+        environment = configure(run_input).config.env
+        assert environment["ANSIBLE_LOCAL_TEMP"] == run_input.temporary
+        assert (environment.get("TMPDIR") == run_input.temporary) is is_set
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,25 @@
 import json
 import os
-from collections.abc import Mapping
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.runs.workspace import Workspace
+from rolecall.runner.runs.workspace import Workspace, workspaces_of
+from tests.support.names import HOSTILE_NAMES, LONG_NAMES, NAMES
 
 FOO = GVK("example.com", "v1", "Foo")
+CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
 KEY = ObjectKey("default", "sample")
 
 
@@ -52,14 +62,75 @@ def test_path_leaves_out_empty_parts(tmp_path: Path, gvk: GVK, key: ObjectKey, p
     assert Workspace(tmp_path, gvk, key).path == tmp_path / path
 
 
-@pytest.mark.parametrize("name", ["..", ".", "a/b", "../../etc", "a\0b"])
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "../../etc"])
 def test_name_cannot_lead_out_of_the_root(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a directory"):
         _ = Workspace(tmp_path, FOO, ObjectKey("default", name)).path
 
 
 def test_longest_names_of_kubernetes_fit(tmp_path: Path) -> None:
-    assert prepared(Workspace(tmp_path, FOO, ObjectKey("n" * 63, "x" * 253))).is_dir()
+    path = prepared(Workspace(tmp_path, FOO, ObjectKey("n" * 63, "x" * 253)))
+    assert path == tmp_path / "example.com/v1/Foo" / ("n" * 63) / ("x" * 253)
+
+
+@contextmanager
+def new_directory() -> Iterator[Path]:
+    """Yield a directory for one example of a property."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@given(st.sampled_from(["", "default"]), NAMES, NAMES)
+@example("", HOSTILE_NAMES[0], LONG_NAMES[0])
+@example("default", *LONG_NAMES[:2])
+@example("", "a:b", "a+3Ab")
+def test_every_name_has_a_plain_path_of_its_own_that_is_found_again(namespace: str, one: str, other: str) -> None:
+    with new_directory() as root:
+        keys = {ObjectKey(namespace, one), ObjectKey(namespace, other)}
+        workspaces = [Workspace(root, CLUSTER_ROLE, key) for key in keys]
+        for workspace in workspaces:
+            path = prepared(workspace, variables={"name": workspace.key.name})
+            assert re.fullmatch(r"[A-Za-z0-9/._%+~-]+", str(path.relative_to(root)))
+            assert re.fullmatch(r"\.tmp/[0-9a-f]{16}", str(workspace.temporary.relative_to(root)))
+        assert sorted(workspaces_of(root, CLUSTER_ROLE)) == sorted(keys)
+        assert len({each.temporary for each in workspaces}) == len(keys)
+        for workspace in workspaces:
+            assert json.loads((workspace.path / "env/extravars").read_text()) == {"name": workspace.key.name}
+            workspace.remove()
+        assert workspaces_of(root, CLUSTER_ROLE) == []
+
+
+def inventory_of(path: Path) -> dict[str, Any]:
+    """Return the variables of the only host in a workspace's inventory, as Ansible reads and evaluates them."""
+    loader = DataLoader()
+    inventory = InventoryManager(loader, sources=[str(path / "inventory")])
+    [host] = inventory.get_hosts("all")
+    assert host.name == "localhost"
+    variables = host.get_vars() | {"ansible_playbook_python": "/python"}
+    return {name: Templar(loader, variables).template(value) for name, value in variables.items()}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
+@example("/a virtual  env")
+@example('"x" # ')
+@example('/it\'s "mine" {{ 1 + 1 }} {% raw %} {# # $HOME `id` \\ \n \u2028 é ☃ 😀')
+def test_any_virtual_environment_is_one_value_of_the_inventory(virtual_env: str) -> None:
+    with pytest.MonkeyPatch.context() as patch, new_directory() as root:
+        patch.delenv("ANSIBLE_INVENTORY", raising=False)
+        patch.setenv("VIRTUAL_ENV", virtual_env)
+        workspace = Workspace(root / "a work", FOO, KEY)
+        found = inventory_of(prepared(workspace))
+        python = Path(found["ansible_python_interpreter"])
+        directory = python.parent.parent
+        assert python.relative_to(directory) == Path("bin/python3")
+        if directory.is_symlink():
+            assert directory.parent == workspace.temporary
+            assert directory.readlink() == Path(virtual_env).absolute()
+        else:
+            assert str(python) == str(Path(f"{virtual_env}/bin/python3"))
+        assert found["ansible_remote_tmp"] == str(workspace.temporary)
+        assert found["ansible_async_dir"] == str(workspace.path / "async")
+        assert found["ansible_connection"] == "local"
 
 
 def test_other_users_can_read_nothing(tmp_path: Path) -> None:
@@ -90,9 +161,9 @@ def test_inputs_of_the_last_run_are_removed(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, FOO, KEY)
     path = prepared(workspace, variables={"old": 1}, cmdline="--diff", playbook=playbook)
     assert (path / "project/playbook.yaml").read_text() == "[]"
-    (path / "tmp").mkdir()  # left by a killed run
+    (workspace.temporary / "left").mkdir()  # by a killed run
     prepared(workspace, "2")
-    assert not (path / "tmp").exists()
+    assert not (workspace.temporary / "left").exists()
     assert not (path / "env/cmdline").exists()
     assert not (path / "project/playbook.yaml").exists()
     assert json.loads((path / "env/extravars").read_text()) == {}
@@ -108,10 +179,9 @@ def test_default_inventory_is_localhost(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    path = prepared(Workspace(tmp_path / "a work", FOO, KEY))
-    directories = " ".join(
-        f"ansible_{key}='{path / name}'" for key, name in (("remote_tmp", "tmp"), ("async_dir", "async"))
-    )
+    workspace = Workspace(tmp_path / "a work", FOO, KEY)
+    path = prepared(workspace)
+    directories = f"ansible_remote_tmp='{workspace.temporary}' ansible_async_dir='{path / 'async'}'"
     local = f"localhost ansible_connection=local ansible_python_interpreter={interpreter}"
     assert (path / "inventory/hosts").read_text() == f"{local} {directories}\n"
 
@@ -160,19 +230,14 @@ def test_temporary_files_of_a_run_are_removed_with_it(tmp_path: Path) -> None:
     prepared(workspace)
     assert workspace.temporary.stat().st_mode & 0o777 == 0o700
     (workspace.temporary / "left").mkdir()
-    (workspace.path / "tmp").mkdir()
     workspace.finish("1")
     assert not workspace.temporary.exists()
-    assert not (workspace.path / "tmp").exists()
 
 
 def test_temporary_directory_has_a_short_path_of_its_own(tmp_path: Path) -> None:
-    """A socket's path may have 107 characters, of which multiprocessing needs 32 below TMPDIR."""
     long = [Workspace(tmp_path, FOO, ObjectKey("n" * 63, f"{number}" * 253)) for number in (1, 2)]
     assert len({each.temporary for each in long}) == 2
     assert all(len(str(each.temporary.relative_to(tmp_path))) < 30 for each in long)
-    assert Workspace(Path("/work"), FOO, long[0].key).tmpdir.startswith("/work/.tmp/")
-    assert Workspace(Path("/work" * 20), FOO, KEY).tmpdir == ""
 
 
 def test_inventory_file_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
