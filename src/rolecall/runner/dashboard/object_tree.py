@@ -22,6 +22,7 @@ from rolecall.kube.json_values import texts_in, with_texts
 from rolecall.kube.metadata import owner_references_of, status_of, uid_of
 from rolecall.kube.readiness import Readiness, Verdict, verdict_on
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
+from rolecall.kube.selectors import field_requirement
 from rolecall.runner.dashboard.runs import RecordCache, cut_lines
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import ClusterView, EventView, OwnedView
@@ -95,7 +96,7 @@ class _Reading:
         except Exception as error:  # noqa: BLE001 - what can't be masked isn't shown
             return ClusterView(trouble=f"The operator cannot mask the secret values: {type(error).__name__}.")
         await self._find_dependents(obj)
-        selector = f"involvedObject.uid={uid_of(obj)}"
+        selector = field_requirement("involvedObject.uid", uid_of(obj))
         raw = await self._list(EVENT, self.key.namespace or "default", 10 * MAX_EVENTS, fieldSelector=selector)
         events = sorted(map(self._event, raw), key=lambda each: each.last, reverse=True)[:MAX_EVENTS]
         owned = await self._owned(self.kind.gvk, obj)

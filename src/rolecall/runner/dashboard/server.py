@@ -93,8 +93,9 @@ def dashboard_application(sources: Sources, guard: "Guard") -> web.Application:
     lists, records = SharedResults(partial(list_view, sources)), RecordCache(sources.recorder)
     handlers = _Handlers(sources, lists, records, ClusterViews(sources, records))
     application.router.add_get("/", handlers.objects)
-    application.router.add_get("/kinds/{kind}/{namespace}/{name}", handlers.object)
-    application.router.add_get("/kinds/{kind}/{namespace}/{name}/runs/{run}", handlers.run)
+    # Without a pattern, a segment has no braces.
+    application.router.add_get("/kinds/{kind}/{namespace}/{name:[^/]+}", handlers.object)
+    application.router.add_get("/kinds/{kind}/{namespace}/{name:[^/]+}/runs/{run}", handlers.run)
     application.router.add_get("/static/{file}", handlers.static)
     return application
 

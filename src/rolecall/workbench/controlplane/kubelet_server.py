@@ -34,6 +34,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from rolecall.kube.discovery import path_segment
 from rolecall.workbench.controlplane import components
 from rolecall.workbench.controlplane.certificates import ADMIN
 from rolecall.workbench.controlplane.components import HOST, KUBELET, KUBELET_CLIENT, RESPONSES_LABEL, Layout
@@ -260,8 +261,9 @@ class Kubelet:
         """Annotate the Binding with the states of the pod's containers."""
         self._has_webhook = True
         binding = (await request.json())["request"]
-        path = f"/api/v1/namespaces/{binding['namespace']}/pods/{binding['name']}"
-        spec = (await self._get(path)).get("spec", {})  # none: the pod was deleted, or this is the trial
+        spec = (await self._get(_pod_path(binding["namespace"], binding["name"]))).get(
+            "spec", {}
+        )  # none: the pod was deleted, or this is the trial
         find = await self._finder(binding["namespace"])
         states = {}
         for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
@@ -273,7 +275,7 @@ class Kubelet:
 
     async def _container(self, request: web.Request) -> dict[str, Any]:
         """Return the status of the request's container, {} if there is none."""
-        path = "/api/v1/namespaces/{namespace}/pods/{pod}".format_map(request.match_info)
+        path = _pod_path(request.match_info["namespace"], request.match_info["pod"])
         status = (await self._get(path)).get("status", {})
         statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
         return next((one for one in statuses if one["name"] == request.match_info["container"]), {})
@@ -290,7 +292,9 @@ class Kubelet:
 
     async def _finder(self, namespace: str) -> Callable[[Target], Response]:
         """Return a function that finds responses for a namespace's pods. Raises HTTPException for invalid ones."""
-        found = await self._get(f"/api/v1/namespaces/{namespace}/configmaps", labelSelector=RESPONSES_LABEL)
+        found = await self._get(
+            f"/api/v1/namespaces/{path_segment(namespace)}/configmaps", labelSelector=RESPONSES_LABEL
+        )
         try:
             responses = all_responses(found["items"])
         except InvalidResponseError as error:
@@ -315,6 +319,10 @@ async def _admitted(request: web.Request, annotations: Mapping[str, str] | None 
     patch = base64.b64encode(json.dumps(operations).encode()).decode()
     response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patch}
     return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
+
+
+def _pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}"
 
 
 def _place(request: web.Request) -> str:

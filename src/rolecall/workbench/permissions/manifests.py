@@ -1,5 +1,7 @@
 """Permissions as RBAC grants them: compared, written as manifests with reasons, and read from manifests."""
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +9,11 @@ from typing import Any, Final
 
 import yaml
 
+from rolecall.system.logs import printable
+
 EVERYTHING: Final = "*"
+_WORD: Final = re.compile("(?![yYnN]$)[A-Za-z][A-Za-z0-9.]*")  # kubectl takes y for a boolean
+_RESOURCE: Final = re.compile("[a-z][a-z0-9./-]*")
 
 
 class RbacError(Exception):
@@ -105,8 +111,8 @@ def manifests_of(needed: Mapping[Permission, Iterable[str]], name: str) -> Itera
         yield "apiVersion: rbac.authorization.k8s.io/v1"
         yield f"kind: {'Role' if namespace else 'ClusterRole'}"
         yield "metadata:"
-        yield f"  name: {name}"
-        yield from [f"  namespace: {namespace}"] if namespace else []
+        yield f"  name: {_quoted(name, _RESOURCE)}"
+        yield from [f"  namespace: {_quoted(namespace, _RESOURCE)}"] if namespace else []
         lines = list(rule_lines({each: reasons for each, reasons in needed.items() if each.namespace == namespace}))
         yield "rules:" if lines else "rules: []"
         yield from (f"  {line}" for line in lines)
@@ -121,11 +127,11 @@ def rule_lines(needed: Mapping[Permission, Iterable[str]]) -> Iterator[str]:
             if (each.group, each.resource) == (group, resource) and each.verb in verbs
             for reason in texts
         }
-        yield from (f"# {reason}" for reason in sorted(reasons))
+        yield from (f"# {' '.join(printable(reason).split())}" for reason in sorted(reasons))
         yield f"- apiGroups: [{_quoted(group)}]"
-        yield f"  resources: [{resource}]"
+        yield f"  resources: [{_quoted(resource, _RESOURCE)}]"
         yield from [f"  resourceNames: [{', '.join(map(_quoted, names))}]"] if names else []
-        yield f"  verbs: [{', '.join(verbs)}]"
+        yield f"  verbs: [{', '.join(map(_quoted, verbs))}]"
 
 
 def _rules_of(permissions: Iterable[Permission]) -> dict[tuple[str, str, tuple[str, ...]], list[str]]:
@@ -139,8 +145,10 @@ def _rules_of(permissions: Iterable[Permission]) -> dict[tuple[str, str, tuple[s
     return dict(sorted(found.items()))
 
 
-def _quoted(text: str) -> str:
-    return yaml.safe_dump(text, default_style='"').strip() if not text or not text.replace(".", "").isalnum() else text
+def _quoted(text: str, plain: re.Pattern[str] = _WORD) -> str:
+    """Return a text as a value of YAML on one line, with quotes unless it matches ``plain`` and means itself."""
+    is_plain = plain.fullmatch(text) is not None and yaml.safe_load(text) == text
+    return text if is_plain else yaml.safe_dump(text, default_style='"', width=math.inf).strip()
 
 
 def read_grants(path: Path) -> list[Grant]:

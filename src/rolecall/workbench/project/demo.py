@@ -8,6 +8,7 @@ it is one line for each change.
 import asyncio
 import copy
 import os
+import shlex
 import sys
 import time
 import webbrowser
@@ -92,19 +93,20 @@ def next_steps(
 ) -> str:
     """Return suggestions what to try with a kept demo of these kinds, as text with commands."""
     resources = ",".join(f"{gvk.kind}.{gvk.group}".lower().rstrip(".") for gvk in kinds)
-    plan = f"\n  rolecall plan -f {edited_sample}" if edited_sample else ""
+    plan = f"\n  rolecall plan -f {shlex.quote(str(edited_sample))}" if edited_sample else ""
     newest = max(records.glob(f"*{SUFFIX}"), default=None)
-    show = f"\n  rolecall record show {newest}" if newest else ""
+    show = f"\n  rolecall record show {shlex.quote(str(newest))}" if newest else ""
+    programs = shlex.quote(f"{plane.program_directory}:{Path(sys.executable).parent}")
     look = f"\nLook at it: {operator.page}" if operator.page else ""
     return f"""
 Everything is still running.{look}
 To use it:
-  export KUBECONFIG={plane.kubeconfig}
-  export PATH={plane.program_directory}:{Path(sys.executable).parent}:$PATH        # kubectl and rolecall
+  export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}
+  export PATH={programs}:$PATH        # kubectl and rolecall
   kubectl get {resources} --all-namespaces
-  tail -f {operator.log}
+  tail -f {shlex.quote(str(operator.log))}
 Try what an edited sample would change, what a run did, and which permissions the demo needed:{plan}{show}
-  rolecall rbac --from {records}
+  rolecall rbac --from {shlex.quote(str(records))}
 To stop it:
   kill {operator.pid}; rolecall cluster stop --name {plane.name}"""
 

@@ -3,13 +3,15 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.runner.dashboard.html import object_path, run_path
 from rolecall.runner.dashboard.server import HEADERS, Guard, dashboard_application, is_loopback, serving_dashboard
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
+from tests.support.names import HOSTILE_NAMES, LONG_NAMES
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.dashboard.conftest import Shown
 from tests.unit.runner.serving.test_authentication import ApiServer
@@ -60,6 +62,16 @@ async def test_every_response_has_the_strict_policy(shown: Shown, path: str, hos
         policy = response.headers["Content-Security-Policy"]
         assert "unsafe" not in policy
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+
+
+async def test_pages_of_objects_with_any_name_are_found(shown: Shown) -> None:
+    router = dashboard_application(shown.sources, Guard(None, is_on_loopback=True)).router
+    for name in (*HOSTILE_NAMES, *LONG_NAMES):
+        of_object = {"kind": "A.b", "namespace": "-", "name": name}
+        found = await router.resolve(make_mocked_request("GET", object_path("A.b", "", name)))
+        assert dict(found) == of_object
+        found = await router.resolve(make_mocked_request("GET", run_path("A.b", "", name, "7")))
+        assert dict(found) == of_object | {"run": "7"}
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
