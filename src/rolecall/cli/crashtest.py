@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rolecall.cli.flags import is_number
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, FlagFormatter, Parser, add_flags
 from rolecall.cli.plan import (
     FLAGS,
@@ -84,7 +85,7 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    numbers = tuple(int(part) for part in text.split(",") if part.strip().isdecimal())
+    numbers = tuple(int(part) for part in text.split(",") if is_number(part.strip()))
     if len(numbers) != len(text.split(",")) or 0 in numbers:
         raise argparse.ArgumentTypeError(f"expected numbers of writes such as 3,7, found {text!r}")
     return numbers

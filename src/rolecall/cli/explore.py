@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rolecall.cli.flags import is_number
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, FlagFormatter, Parser, add_flags
 from rolecall.cli.plan import (
     FLAGS,
@@ -86,20 +87,20 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> float:
-    value = float(text) if text.replace(".", "", 1).isdecimal() else 0.0
+    value = float(text) if is_number(text.replace(".", "", 1)) else 0.0
     if value <= 0:
         raise argparse.ArgumentTypeError(f"expected a positive number, found {text!r}")
     return value
 
 
 def _positive_integer(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
+    if not is_number(text) or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a positive integer, found {text!r}")
     return int(text)
 
 
 def _integer(text: str) -> int:
-    if not text.removeprefix("-").isdecimal():
+    if not is_number(text.removeprefix("-")):
         raise argparse.ArgumentTypeError(f"expected an integer, found {text!r}")
     return int(text)
 

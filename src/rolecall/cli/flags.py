@@ -87,26 +87,30 @@ def parse_boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"expected an integer, found {text!r}") from None
+    if not is_number(text[1:] if text.startswith(("+", "-")) else text):
+        raise ValueError(f"expected an integer, found {text!r}")
+    return int(text)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text has only ASCII digits; ``isdecimal`` and ``int`` also accept those of other scripts."""
+    return text.isascii() and text.isdecimal()
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not is_number(text) or int(text) < 1:
         raise ValueError(f"expected an integer above 0, found {text!r}")
     return int(text)
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
+    if not is_number(text):
         raise ValueError(f"expected an integer, at least 0, found {text!r}")
     return int(text)
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:  # noqa: PLR2004 - the last port
+    if not is_number(text) or int(text) > 65535:  # noqa: PLR2004 - the last port
         raise ValueError(f"expected a port from 0 to 65535, found {text!r}")
     return int(text)
 
@@ -225,7 +229,7 @@ ELECTION = FlagGroup(
 
 def _level(text: str) -> str:
     """Return the name of a level. A number above 0 means a more verbose level than info; the only one is debug."""
-    if text.isdecimal() and int(text) > 0:
+    if is_number(text) and int(text) > 0:
         return "debug"
     if text.lower() not in LEVELS:
         raise argparse.ArgumentTypeError(f"expected one of {', '.join(LEVELS)} or an integer above 0, found {text!r}")

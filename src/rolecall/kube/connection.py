@@ -155,7 +155,12 @@ class Connection:
         sent = CIMultiDict(headers)
         sent.update(await self.auth_headers())
         tls: dict[str, Any] = {"ssl": self.ssl_context, "server_hostname": self.tls_server_name}
-        response = await self._session.request(method, url, headers=sent, proxy=self._http_proxy, **tls, **options)
+        try:
+            response = await self._session.request(method, url, headers=sent, proxy=self._http_proxy, **tls, **options)
+        except aiohttp.ClientSSLError:
+            # The certificates may have been replaced: the next request reads their files instead of the next check.
+            self._credentials.reject()
+            raise
         if response.status == HTTPStatus.UNAUTHORIZED:
             self._credentials.reject()
         return response

@@ -231,7 +231,7 @@ class Credentials:
         return {"authorization": self._token} if self._token else {}
 
     def reject(self) -> None:
-        """Record that the API server has rejected the credentials (401): the next request waits for new ones."""
+        """Record that a 401 or the TLS handshake has rejected the credentials: the next request waits for new ones."""
         if self._source is not None and self._now() >= self._rejection_counts_at:
             self._rejection_counts_at = self._now() + AFTER_REJECTION_SECONDS
             self._is_rejected = True

@@ -1,4 +1,5 @@
 import argparse
+from contextlib import suppress
 from dataclasses import fields
 
 import pytest
@@ -119,6 +120,13 @@ def test_the_processors_are_counted_once_however_many_flags_there_are(monkeypatc
     assert len(counted) == 1
 
 
+@pytest.mark.parametrize("text", ["\uff11", "\u0661", "\uff11s", "-\uff11"])
+def test_no_flag_accepts_digits_of_other_scripts(text: str) -> None:
+    for flag in all_flags():
+        with suppress(ValueError, argparse.ArgumentTypeError):
+            assert not isinstance(flag.type.parse(text), int | float), flag.name
+
+
 def test_no_two_flags_have_a_name_in_common() -> None:
     names = [flag.name for flag in all_flags()]
     assert len(names) == len(set(names))
@@ -151,7 +159,7 @@ def test_a_level_is_a_word_or_a_number(text: str, level: str) -> None:
     assert apply_flags(LogSettings(), parsed(f"--zap-log-level={text}")).level == level
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "loud", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "loud", "", "\uff11"])
 def test_other_levels_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed(f"--zap-log-level={text}")

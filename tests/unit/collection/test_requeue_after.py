@@ -36,7 +36,7 @@ def test_time_is_returned_unchanged() -> None:
     assert "period" not in result
 
 
-@pytest.mark.parametrize("time", ["", "10", "soon", "-1s", "1d", "1s more"])
+@pytest.mark.parametrize("time", ["", "10", "soon", "-1s", "1d", "1s more", "\uff11s"])
 def test_invalid_duration_is_an_error(time: str) -> None:
     with pytest.raises(AnsibleError, match=f"found {time!r}"):
         run(time=time)

@@ -325,6 +325,22 @@ async def test_changed_certificates_are_read_again(tmp_path: Path, monkeypatch: 
         assert (await send(client, "GET", "/apis/example.com/v1", {})).status == 200
 
 
+async def test_failed_handshake_reads_changed_certificates_before_the_next_request(tmp_path: Path) -> None:
+    """Otherwise, it would fail until the next check of the files."""
+    old, new = CertificateAuthority("old"), CertificateAuthority("new")
+    pair = new.client("operator")
+    for name, content in (("ca", old.own.certificate), ("cert", pair.certificate), ("key", pair.key)):
+        replace_file(tmp_path / name, content)
+    user: Text = {"client-certificate": "cert", "client-key": "key"}
+    async with serving(ApiServer().handle, server_context(new, tmp_path)) as url:
+        client = await Client.connect(write_kubeconfig(tmp_path, url, user, **{"certificate-authority": "ca"}))
+        async with client:
+            with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+                await client.get(WIDGET, KEY)
+            replace_file(tmp_path / "ca", new.own.certificate)
+            assert await client.get(WIDGET, KEY) == ONE
+
+
 async def check_files(client: Client) -> None:
     """Let a client check its files."""
     await client.auth_headers()

@@ -13,7 +13,7 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|h|m|s))+|0")
+DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|h|m|s))+|0", re.ASCII)
 NEVER = {("", "Namespace"), ("", "PersistentVolumeClaim"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
 
 OPERATOR_VARIABLE = "ROLECALL_PRUNES"

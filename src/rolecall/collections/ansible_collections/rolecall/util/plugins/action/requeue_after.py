@@ -11,7 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|h|m|s))+|0")
+DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|h|m|s))+|0", re.ASCII)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
