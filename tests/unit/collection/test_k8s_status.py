@@ -1,3 +1,4 @@
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -169,6 +170,15 @@ def test_missing_object_is_an_error_with_the_response() -> None:
     with pytest.raises(StatusError, match=r"^Failed to retrieve requested object$") as raised:
         k8s_status.write(module(status={"a": 2}), Server())
     assert raised.value.details["error"] == {"status": 404, "reason": "because", "body": None}
+
+
+@pytest.mark.parametrize("name", ["n#x", "n?x", "../ns/n"])
+def test_other_object_to_which_the_name_leads_in_a_url_is_not_written(name: str) -> None:
+    server = Server(obj(a=1))
+    server.objects["ns", name] = server.objects["ns", "n"]  # as the dynamic client finds it
+    with pytest.raises(StatusError, match=f"Found 'n' instead of the requested object {re.escape(repr(name))}"):
+        k8s_status.write(module(status={"a": 2}, name=name), server)
+    assert server.objects["ns", "n"]["status"] == {"a": 1}
 
 
 def test_missing_kind_is_an_error() -> None:

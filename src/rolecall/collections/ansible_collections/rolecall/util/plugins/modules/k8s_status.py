@@ -194,6 +194,9 @@ def write(module: Any, client: Any) -> dict[str, Any]:
             found = client.get(resource, **where).to_dict()
         except DynamicApiError as error:
             raise StatusError("Failed to retrieve requested object", error=response_of(error)) from error
+        # The client puts the name into a URL path as it is, so "a#b" or "../x" would lead to another object.
+        if found["metadata"]["name"] != where["name"]:
+            raise StatusError(f"Found {found['metadata']['name']!r} instead of the requested object {where['name']!r}")
         old = found.get("status") or {}
         try:
             status = merge_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
