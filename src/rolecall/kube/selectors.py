@@ -33,6 +33,11 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 _MAX_SUBDOMAIN: Final = 253
 
 
+def is_subdomain(text: str) -> bool:
+    """Return whether a text is a lowercase domain name, as the API server requires for the group of a kind."""
+    return len(text) <= _MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
 def qualified_name_problem(name: str) -> str:
     """Return why the API server rejects the name of a label, an annotation, or a finalizer; empty if it doesn't.
 
@@ -41,7 +46,7 @@ def qualified_name_problem(name: str) -> str:
     prefix, slash, part = name.rpartition("/")
     if not _is_part(part):
         return f"{_PART_RULE}, found {part!r}"
-    if slash and not (len(prefix) <= _MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(prefix)):
+    if slash and not is_subdomain(prefix):
         return f"expected a lowercase domain name before the slash, such as example.com, found {prefix!r}"
     return ""
 

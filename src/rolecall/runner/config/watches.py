@@ -2,9 +2,11 @@
 
 The format is the Go runner's, with additional keys that the Go runner ignores (``timeout``, ``triggers``, ``status``),
 so that one file works for both. Everything is checked before anything starts: an error names the file, the entry, the
-key, and the line. Unknown keys are reported and ignored. The result is frozen.
+key, and the line. This includes names that the API server will reject. Unknown keys are reported and ignored. The
+result is frozen.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,7 +19,7 @@ from jsonpath_ng import JSONPath
 
 from rolecall.kube.jsonpath import FieldPath, parse_path
 from rolecall.kube.references import GVK
-from rolecall.kube.selectors import LabelSelector, qualified_name_problem
+from rolecall.kube.selectors import LabelSelector, is_subdomain, qualified_name_problem
 from rolecall.runner.config import watch_keys as keys
 from rolecall.runner.config.content import Content, ContentFinder, read_declared
 from rolecall.runner.config.settings import ansible_verbosity, max_concurrent_reconciles
@@ -32,6 +34,7 @@ from rolecall.runner.config.yaml_reader import (
 )
 from rolecall.system.logs import get_logger
 
+_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _TRIGGER_REFERENCES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
 
 
@@ -262,6 +265,13 @@ def _read_gvk(reader: MappingReader) -> GVK:
     for key in (keys.VERSION, keys.KIND):
         if reader.get(key) in (None, ""):
             reader.add_error(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
+    # No CRD or API service can have other ones: the operator would wait for the kind indefinitely.
+    if gvk.group and not is_subdomain(gvk.group):
+        reader.add_error(keys.GROUP.name, f"expected a lowercase domain name, found {gvk.group!r}")
+    for key, text in ((keys.VERSION, gvk.version), (keys.KIND, gvk.kind.lower())):
+        if text and not _LABEL.fullmatch(text):
+            rule = "expected at most 63 letters, digits, and hyphens, the first one a letter"
+            reader.add_error(key.name, f"invalid GVK: {gvk}: {rule}")
     return gvk
 
 

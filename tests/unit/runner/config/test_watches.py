@@ -1,3 +1,4 @@
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -197,6 +198,16 @@ def test_finalizer_that_the_api_server_rejects_is_an_error(directory: Path, name
         load_entry(directory, f"  finalizer: {{name: '{name}', vars: {{a: 1}}}}\n")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("group", "Example.com"), ("group", "a/b"), ("version", "1"), ("version", "v1/x"), ("kind", "A b"), ("kind", "É")],
+)
+def test_kind_that_the_api_server_cannot_serve_is_an_error(directory: Path, key: str, value: str) -> None:
+    gvk = {"group": "example.com", "version": "v1", "kind": "Other"} | {key: value}
+    with pytest.raises(ConfigurationError, match=rf"key blacklist\[0\].{key} \(line 5\): .*expected"):
+        load_entry(directory, f"  blacklist: [{json.dumps(gvk)}]\n")
+
+
 def test_key_can_override_a_merged_key(directory: Path) -> None:
     text = ENTRY.replace("- group", "- &first\n  group") + "- {<<: *first, kind: Other, vars: {a: 1}}\n"
     assert [watch.gvk.kind for watch in load(directory, text)] == ["Thing", "Other"]
@@ -241,8 +252,8 @@ def test_booleans_are_those_of_yaml_1_1(directory: Path, text: str, *, value: bo
 
 def test_unquoted_date_stays_a_string(directory: Path) -> None:
     assert load_entry(directory, "  vars: {since: 2024-01-31}\n").variables == {"since": "2024-01-31"}
-    [watch] = load(directory, "- {version: 2020-13-45, kind: A, role: thing}\n")
-    assert watch.gvk.version == "2020-13-45"
+    with pytest.raises(ConfigurationError, match="invalid GVK: /2020-13-45, Kind=A: expected"):
+        load(directory, "- {version: 2020-13-45, kind: A, role: thing}\n")
 
 
 def test_the_core_group_is_empty(directory: Path) -> None:
