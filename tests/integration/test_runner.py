@@ -375,7 +375,7 @@ async def test_canceled_run_leaves_no_process(bench: Bench, tasks: str) -> None:
         await run
     assert processes_of_run(job.ident) == []
     assert zombies() == []
-    assert not (bench.workspace.path / "tmp").exists()
+    assert not bench.workspace.temporary.exists()
 
 
 async def test_run_canceled_during_its_start_leaves_no_process(bench: Bench) -> None:
