@@ -262,11 +262,15 @@ def _of_the_file(file: Path, error: ConfigurationError, parsed: Path) -> Problem
 
 
 def _check_watches(file: Path, watches: Iterable[Watch], environment: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield the watches whose status Kubernetes manages, and the variables that have no effect."""
+    """Yield the watches whose status Kubernetes manages, finalizers with selectors, and variables without effect."""
     for watch in watches:
         problem = partial(Problem, str(file), severity=Severity.WARNING, entry=str(watch.gvk))
         if watch.status_warning:
             yield problem(_line_of(file, watch.gvk, environment), watch.status_warning, key="manageStatus")
+        if watch.finalizer and watch.selector.requirements:
+            name = watch.finalizer.name
+            text = f"operators with the finalizer {name} need disjoint selectors, and cleanups that can be repeated"
+            yield problem(_line_of(file, watch.gvk, environment), text, key="finalizer.name")
         for name in sorted(IGNORED & {*watch.variables, *(watch.finalizer.variables if watch.finalizer else ())}):
             text = f"Ansible overrides the variable {name}, so that the role never sees this value: rename it"
             yield problem(_line_of(file, watch.gvk, environment), text, key=f"vars.{name}")

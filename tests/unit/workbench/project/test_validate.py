@@ -99,6 +99,16 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
     ]
 
 
+def test_finalizer_with_selector_is_a_warning(project: Path) -> None:
+    """Another operator may use the same name."""
+    finalizer, selector = "  finalizer: {name: a.b/c, vars: {x: 1}}\n", "  selector: {matchLabels: {team: a}}\n"
+    (project / "watches.yaml").write_text(ENTRY + finalizer)
+    assert found() == []
+    (project / "watches.yaml").write_text(ENTRY + finalizer + selector)
+    [(_, _, text)] = found()
+    assert "operators with the finalizer a.b/c need disjoint selectors" in text
+
+
 def test_managed_status_of_a_built_in_kind_is_reported(project: Path) -> None:
     (project / "watches.yaml").write_text("- {version: v1, kind: Pod, role: thing}\n")
     [(file, line, text)] = found()
