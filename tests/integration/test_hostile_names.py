@@ -111,7 +111,7 @@ async def test_objects_with_any_name_are_reconciled(
     try:
         await wait_until_ready(operator)
         for name, uid in uids.items():
-            kept = await world.wait_for(CONFIG_MAP, f"of-{uid}", bool, within=3 * TIMEOUT_SECONDS)
+            kept = await world.wait_for(CONFIG_MAP, f"of-{uid}", bool, within=10 * TIMEOUT_SECONDS)
             assert kept["data"] == {"shell": name, "job": name, "templated": name, "read": name}
         assert sorted(workspaces_of(work, CLUSTER_ROLE)) == sorted(ObjectKey("", name) for name in names)
         for name in names:
