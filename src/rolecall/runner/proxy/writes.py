@@ -3,9 +3,9 @@
 POST creates an object. PUT and server-side apply create it if it does not exist, so its metadata is read first. **An
 object may have several owners, and no write removes one that its body doesn't mention**: PUT drops all fields that the
 body does not contain, apply those that its field manager owns, and a merge patch replaces the whole list. So the proxy
-repeats them, see ``ownership.with_kept``. The run's own owner is added only to an object that the run creates or, with
-the annotation ``rolecall.dev/adopt: "true"``, adopts. With ``"false"``, a new object gets no owner. A body that cannot
-be decoded is forwarded unchanged.
+repeats them, see ``ownership.with_kept``; for built-in kinds, also in a PUT of the status. The run's own owner is added
+only to an object that the run creates or, with the annotation ``rolecall.dev/adopt: "true"``, adopts. With ``"false"``,
+a new object gets no owner. A body that cannot be decoded is forwarded unchanged.
 
 What was read, the body made from it, and the precondition belong together. If the precondition fails, the body is made
 again from another read. If it fails repeatedly, the run gets the conflict, because a write without it could drop what
@@ -153,12 +153,14 @@ class Writes:
     async def _inject_into(self, request: ProxiedRequest, resource: ApiResource, obj: RawObject) -> bool:
         body, run, info = request.body, request.run, request.info
         key = _key_of(info, resource, obj)
+        if info.subresource and not (resource.gvk.is_built_in and obj.get("kind") == resource.gvk.kind):
+            return False  # the body isn't the object, or, of a custom resource, its metadata doesn't count
         existing = None if info.verb == "create" else await self._existing_metadata(request)
         if existing is None and _is_merge(request):
             return False
         name = f"{resource.gvk.kind} {key}"
         ownership = None
-        if not run.owner.refers_to(resource.gvk, key):
+        if not (info.subresource or run.owner.refers_to(resource.gvk, key)):
             ownership = target_ownership(run.owner, key.namespace, obj, existing)
         if ownership is Ownership.ANNOTATION and existing is not None and self._is_taken(run, existing, name):
             ownership = None
@@ -302,7 +304,7 @@ def _may_need_owner(request: ProxiedRequest) -> bool:
     """Return whether the body must be decoded; most merge patches, the most frequent writes, need not be."""
     info = request.info
     if not info.is_resource or info.subresource:
-        return False
+        return info.is_resource and (info.verb, info.subresource) == ("update", "status")
     if _is_merge(request):
         replaces_lists = media_type(request.content_type) == MERGE_PATCH  # a strategic one merges owners by uid
         return _ADOPT in request.body or (replaces_lists and b"ownerReferences" in request.body)

@@ -244,6 +244,16 @@ async def test_owners_that_the_body_does_not_mention_stay(
     assert api_server.last.json["metadata"].get("ownerReferences") == sent
 
 
+@pytest.mark.parametrize(("kind", "sent"), [("ConfigMap", [OTHER, THIRD]), ("Scale", None)])
+async def test_put_of_the_status_keeps_owners_and_adds_none(
+    run: Run, api_server: ApiServer, kind: str, sent: Any
+) -> None:
+    """For built-in kinds, the API server takes the metadata from the body."""
+    api_server.add(CM, ownerReferences=[OTHER, THIRD])
+    await run.send("PUT", f"{CM}/status", json=config_map(**ADOPT) | {"kind": kind})
+    assert api_server.last.json["metadata"].get("ownerReferences") == sent
+
+
 @pytest.mark.parametrize("write", [PUT_, APPLY_, MERGE_])
 async def test_adopted_object_keeps_its_other_owners(
     run: Run, api_server: ApiServer, write: tuple[str, str, str]
