@@ -33,7 +33,10 @@ TASKS = """
   environment: {NAME: "{{ ansible_operator_meta.name }}"}
   register: shell
 - name: Write a file
-  ansible.builtin.copy: {dest: "{{ inventory_dir | dirname }}/copied", content: "{{ ansible_operator_meta.name }}", mode: "600"}
+  ansible.builtin.copy:
+    dest: "{{ inventory_dir | dirname }}/copied"
+    content: "{{ ansible_operator_meta.name }}"
+    mode: "600"
 - name: Write from a template
   ansible.builtin.template: {src: name.j2, dest: "{{ inventory_dir | dirname }}/templated", mode: "600"}
 - name: Run a job in the background
