@@ -42,7 +42,7 @@ from rolecall.runner.proxy.sessions import (
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_own_address, is_upgrade
 from rolecall.runner.proxy.writes import Writes, removed_uids, with_delete_options
 from rolecall.runner.serving.authentication import basic_credentials, bearer_token
-from rolecall.system.limited_listener import LimitedListener
+from rolecall.system.limited_listener import BACKLOG, LimitedListener, RequestLog
 from rolecall.system.logs import get_logger
 
 logger = get_logger("proxy")
@@ -52,6 +52,8 @@ SECRET_BYTES = 32
 SHUTDOWN_SECONDS = 1.0
 CONNECTIONS = 512
 """The maximum number of connections of all runs together."""
+
+_NAME = "proxy-port"
 
 
 class Proxy:
@@ -87,15 +89,17 @@ class Proxy:
             self._handle,
             handler_cancellation=True,
             access_log=None,
+            logger=RequestLog(_NAME),
             auto_decompress=False,
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
         )
-        self._listener = LimitedListener(socket.create_server((self._host, self._port)), CONNECTIONS, "proxy-port")
+        listener = socket.create_server((self._host, self._port))
+        self._listener = LimitedListener(listener, CONNECTIONS, CONNECTIONS, _NAME)
         self._port = self._listener.getsockname()[1]
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        await web.SockSite(self._runner, self._listener).start()
+        await web.SockSite(self._runner, self._listener, backlog=BACKLOG).start()
         logger.info("Proxy started", url=self.url)
         return self
 

@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -41,7 +41,7 @@ from rolecall.runner.serving.metrics import CONTENT_TYPE, OperatorMetrics, Refus
 from rolecall.system.blocking_work import run_in_thread, running_in_background
 from rolecall.system.file_changes import changes_in
 from rolecall.system.files import ChangingFiles
-from rolecall.system.limited_listener import IDLE_SECONDS, LimitedListener
+from rolecall.system.limited_listener import BACKLOG, LimitedListener, RequestLog
 from rolecall.system.logs import get_logger
 
 logger = get_logger("serving")
@@ -50,7 +50,12 @@ SHUTDOWN_SECONDS = 1.0
 CONNECTIONS = 64
 """The maximum number of connections of each server."""
 
+IDLE_SECONDS = 5.0
+"""The time for a TLS handshake, and for the headers of each request."""
+
 REQUEST_SECONDS = 30.0
+"""The time for the body of a request and the response to it."""
+
 FRESH_SECONDS = 1.0
 """The age up to which a shared result is served again."""
 
@@ -129,11 +134,12 @@ async def serve(
 ) -> AsyncIterator[int]:
     """Serve an application and yield its port. Raise ConfigurationError if it can't listen on the address.
 
-    A client has ``request_seconds`` to send a request, and then to read the response; ``idle_seconds`` is that of
-    `LimitedListener`.
+    A client has ``idle_seconds`` for a TLS handshake and for the headers of each request, and then ``request_seconds``
+    for the rest of the request and the response. Errors of clients are responses, and hardly any log lines.
     """
+    name = address.flag.removeprefix("--")
     try:
-        listener = LimitedListener(_open(address), CONNECTIONS, address.flag.removeprefix("--"), idle_seconds)
+        listener = LimitedListener(_open(address), CONNECTIONS, CONNECTIONS // 2, name)
     except OSError as error:
         # The error number of an unresolvable name is negative, and the error has its own text.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
@@ -144,7 +150,7 @@ async def serve(
         with listener.in_use(request.transport):
             try:
                 async with asyncio.timeout(request_seconds):
-                    response = await handler(request)
+                    response = await _response(request, handler)
                     await response.prepare(request)
                     await response.write_eof()
             except TimeoutError:
@@ -153,17 +159,39 @@ async def serve(
                 raise ConnectionResetError("the client took too long") from None
             return response
 
-    application.middlewares.append(respond_in_time)
+    application.middlewares.insert(0, respond_in_time)
     runner = web.AppRunner(
-        application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, keepalive_timeout=request_seconds
+        application,
+        access_log=None,
+        logger=RequestLog(name),
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        keepalive_timeout=idle_seconds,
+        handler_cancellation=True,
     )
     try:
         await runner.setup()
-        await web.SockSite(runner, listener, ssl_context=tls).start()
-        yield int(listener.getsockname()[1])
+        accepting = await asyncio.get_running_loop().create_server(
+            runner.server,  # type: ignore[arg-type] # set by setup
+            sock=listener,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=idle_seconds if tls else None,
+        )
+        with closing(accepting):
+            yield int(listener.getsockname()[1])
     finally:
         await runner.cleanup()
         listener.close()
+
+
+async def _response(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Return the response of a handler, also if it raises one, or if the body of the request is invalid."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.Response(status=error.status, reason=error.reason, body=error.body, headers=error.headers)
+    except web.RequestPayloadError as error:
+        return web.Response(status=400, text=f"{error}\n")
 
 
 def _open(address: Address) -> socket.socket:

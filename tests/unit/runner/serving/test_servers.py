@@ -1,10 +1,12 @@
 import asyncio
 import contextlib
+import itertools
 import json
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -19,7 +21,6 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import (
-    CONNECTIONS,
     FRESH_SECONDS,
     Address,
     Check,
@@ -113,24 +114,105 @@ async def connect(port: int, sent: bytes = b"") -> tuple[asyncio.StreamReader, a
     return reader, writer
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
-async def test_idle_connections_do_not_block_clients(sent: bytes) -> None:
-    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), idle_seconds=0.0) as port:
-        silent = [await connect(port, sent) for _ in range(CONNECTIONS + 10)]
-        assert await status_of(f"http://127.0.0.1:{port}/") == 404
-        for _, writer in silent:
-            writer.close()
+ONE_SOURCE, MANY_SOURCES = ["127.0.0.2"], [f"127.0.1.{number}" for number in range(1, 200)]
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
+ATTACKS = {
+    "silent": b"",
+    "half a line": b"GET / HT",
+    "half a header": GET,
+    "keep-alive": GET + b"\r\n",
+    "slow body": GET.replace(b"GET", b"POST") + b"Content-Length: 9\r\n\r\n",
+    "unread response": GET.replace(b"/ ", b"/large ") + b"\r\n",
+    "half a handshake": b"\x16\x03\x01\x02\x00\x01",
+}
 
 
-async def test_connections_without_handshake_do_not_block_clients(tmp_path: Path) -> None:
+@contextlib.asynccontextmanager
+async def attack(port: int, sent: bytes, sources: Sequence[str]) -> AsyncIterator[None]:
+    """Open connections as fast as possible, or a hundred a second if each costs a response; keep 200, read nothing."""
+    is_over, has_filled = threading.Event(), threading.Event()
+
+    def connect() -> None:
+        opened: deque[socket.socket] = deque()
+        for source in itertools.cycle(sources):
+            with contextlib.suppress(OSError):
+                connection = socket.create_connection(("127.0.0.1", port), 20, (source, 0))
+                opened.append(connection)
+                connection.setblocking(False)  # noqa: FBT003 - a method of the standard library
+                connection.send(sent)
+            if len(opened) > 200:
+                has_filled.set()
+                opened.popleft().close()
+            if is_over.wait(0.01 if sent == ATTACKS["unread response"] else 0):
+                break
+        for connection in opened:
+            connection.close()
+
+    connecting = asyncio.create_task(asyncio.to_thread(connect))
+    try:
+        assert await asyncio.to_thread(has_filled.wait, 60)
+        yield
+    finally:
+        is_over.set()
+        await connecting
+
+
+async def failed_probes(port: int, scheme: str = "http") -> list[str]:
+    """Return why some of 60 probes failed, each with a connection of its own, as the kubelet's."""
+    failures = []
+    for _ in range(60):
+        try:
+            timeout = aiohttp.ClientTimeout(5)
+            async with aiohttp.request("GET", f"{scheme}://127.0.0.1:{port}/", ssl=False, timeout=timeout) as response:
+                assert response.status == 404
+        except (aiohttp.ClientError, TimeoutError) as error:
+            failures.append(repr(error))
+    return failures
+
+
+@pytest.mark.parametrize("sources", [ONE_SOURCE, MANY_SOURCES], ids=["one source", "many sources"])
+@pytest.mark.parametrize("sent", ATTACKS.values(), ids=ATTACKS)
+async def test_no_attacker_shuts_out_other_clients(sent: bytes, sources: Sequence[str]) -> None:
+    async def respond(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=bytes(5 << 20))
+
+    application = web.Application()
+    application.router.add_get("/large", respond)
+    async with serve(application, Address("127.0.0.1", 0, FLAG)) as port, attack(port, sent, sources):
+        assert await failed_probes(port) == []
+
+
+@pytest.mark.parametrize("sources", [ONE_SOURCE, MANY_SOURCES], ids=["one source", "many sources"])
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", ATTACKS["half a handshake"]])
+async def test_no_attacker_shuts_out_other_clients_with_tls(
+    tmp_path: Path, sent: bytes, sources: Sequence[str]
+) -> None:
     certificate = ServingCertificate(tmp_path, lambda _: None)
     certificate.load()
-    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), certificate.context, idle_seconds=0.0) as port:
-        silent = [await connect(port) for _ in range(CONNECTIONS + 10)]
-        async with aiohttp.request("GET", f"https://127.0.0.1:{port}/", ssl=False) as response:
-            assert response.status == 404
-        for _, writer in silent:
-            writer.close()
+    address = Address("127.0.0.1", 0, FLAG)
+    async with serve(web.Application(), address, certificate.context) as port, attack(port, sent, sources):
+        assert await failed_probes(port, "https") == []
+
+
+async def test_slow_request_is_served_despite_an_attack() -> None:
+    may_respond, has_started = asyncio.Event(), asyncio.Event()
+
+    async def respond(_request: web.Request) -> web.StreamResponse:
+        has_started.set()
+        await may_respond.wait()
+        return web.Response(text="done")
+
+    application = web.Application()
+    application.router.add_get("/slow", respond)
+    async with serve(application, Address("127.0.0.1", 0, FLAG)) as port:
+        reader, writer = await connect(port, GET.replace(b"/ ", b"/slow ") + b"Connection: close\r\n\r\n")
+        await has_started.wait()
+        async with attack(port, b"GET / HT", MANY_SOURCES):
+            assert await failed_probes(port) == []
+            may_respond.set()
+            async with asyncio.timeout(60):
+                assert (await reader.read()).endswith(b"done")
+        writer.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT"])
