@@ -1,7 +1,8 @@
 """Kubernetes Events about primaries: failures, recoveries, and runs that changed something.
 
 Events are for people (``kubectl describe``), so they never block anything: they are written in the background and
-dropped if there are too many, and missing permissions cause one log line. Equal Events become one Event with a count.
+dropped if there are too many, and a missing permission causes one log line for each namespace, whose Events stop for a
+while: a permission in one namespace says nothing about another. Equal Events become one Event with a count.
 Each object has an allowance that refills slowly, so that a loop can't flood its namespace. No Event is written about an
 object of the kind Event.
 
@@ -73,17 +74,20 @@ class EventRecorder:
     _waiting: asyncio.Queue[tuple[RawObject, EventSpec]] = field(default_factory=lambda: asyncio.Queue(_MAX_WAITING))
     _written: OrderedDict[tuple[str, EventSpec], _Written] = field(default_factory=OrderedDict)
     _allowances: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
-    _muted_until: float = float("-inf")
+    _muted_until: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    """By the namespace of the Events."""
 
     def record(self, obj: RawObject, spec: EventSpec) -> None:
         """Queue an Event about an object, unless there are too many. Never blocks."""
-        if is_event(GVK.of_object(obj)) or self.monotonic() < self._muted_until:
+        reference = _reference(obj)
+        muted_until = self._muted_until.get(_namespace(reference), float("-inf"))
+        if is_event(GVK.of_object(obj)) or self.monotonic() < muted_until:
             return
         if not self._take_from_allowance(uid_of(obj)):
             logger.debug("Event dropped: too many for this object", reason=spec.reason)
             return
         with contextlib.suppress(asyncio.QueueFull):
-            self._waiting.put_nowait((_reference(obj), spec))
+            self._waiting.put_nowait((reference, spec))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["EventRecorder"]:
@@ -102,7 +106,7 @@ class EventRecorder:
             try:
                 await self._write(reference, spec)
             except KubeError as error:
-                self._report_error(error)
+                self._report_error(error, _namespace(reference))
             finally:
                 self._waiting.task_done()
 
@@ -156,12 +160,16 @@ class EventRecorder:
             self._allowances.popitem(last=False)
         return is_allowed
 
-    def _report_error(self, error: KubeError) -> None:
+    def _report_error(self, error: KubeError, namespace: str) -> None:
         if not isinstance(error, ForbiddenError) or "being terminated" in error.message:
             logger.debug("Failed to write an Event", error=str(error))
             return
-        self._muted_until = self.monotonic() + _MUTE_SECONDS
-        logger.info("Not permitted to write Events", error=str(error), hint="grant create and patch on events")
+        self._muted_until.pop(namespace, None)
+        self._muted_until[namespace] = self.monotonic() + _MUTE_SECONDS
+        while len(self._muted_until) > _MAX_REMEMBERED:
+            self._muted_until.popitem(last=False)
+        hint = "grant create and patch on events"
+        logger.warning("Not permitted to write Events", event_namespace=namespace, error=str(error), hint=hint)
 
 
 def _reference(obj: RawObject) -> RawObject:

@@ -10,13 +10,13 @@ write is retried, without another run. A server that responds but keeps rejectin
 broken, blocks a worker for a minute at most; then the reconcile fails.
 
 If the API server rejects the values of a status, those that it accepts are written. Everything that isn't stored as it
-was sent is reported: rejected values, and conditions that the schema of the kind drops.
+was sent is reported: rejected values, and conditions and mapped fields that the schema of the kind drops.
 """
 
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -169,12 +169,17 @@ class StatusWriter:
             reason = "found a number that is infinite or NaN, expected one that JSON can hold"
             outcome = _without_mapped(outcome, unfit, f"{', '.join(sorted(unfit))}: {reason}")
         try:
-            return await write(may_reduce=not outcome.reported.mapped)
+            stored = await write(may_reduce=not outcome.reported.mapped)
         except ApiError as error:
             if not outcome.reported.mapped or not _rejects_values(error):
                 raise
             outcome = _without_mapped(outcome, set(outcome.reported.mapped), error.message)
             return await write()
+        mapped = outcome.reported.mapped if conditions_of(stored) else {}  # a kind may have no status at all
+        if lost := [name for name, each in mapped.items() if not _contains(stored.get(name), each)]:
+            names = ", ".join(f"status.{name}" for name in sorted(lost))
+            self.report(primary, f"The schema of the CRD drops {names}, or a part: add what the watch maps to it")
+        return stored
 
     async def _write_until_done(
         self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = True
@@ -192,6 +197,7 @@ class StatusWriter:
         """
         obj = await self.primaries.read_again(primary)
         now, old = datetime.now(UTC), status_of(obj)
+        is_outcome = generation is not None
         generation = generation_of(obj) if generation is None else generation
         generation = 0 if self.primaries.gvk.is_built_in else generation
         new = update(old, ConditionContext(now, generation, moves_changed=self.moves_changed))
@@ -211,7 +217,7 @@ class StatusWriter:
             written = await self.primaries.replace({**obj, "status": smaller(old, new, fields)}, "status")
             self.report(obj, f"The API server rejected the status, only a part of it was written: {error.message}")
         else:
-            if may_reduce and (types := _dropped(new, status_of(written))):
+            if (may_reduce or is_outcome) and (types := _dropped(new, status_of(written))):
                 self.report(obj, f"The schema of the CRD drops conditions, or their reasons: {', '.join(types)}")
         return written
 
@@ -221,6 +227,15 @@ def _dropped(sent: Status, stored: Status) -> list[str]:
     kept = [(each.get("type"), each.get("status"), each.get("reason")) for each in conditions_of(stored)]
     own = filter(is_ours, conditions_of(sent))
     return [each["type"] for each in own if (each["type"], each["status"], each["reason"]) not in kept]
+
+
+def _contains(stored: object, sent: object) -> bool:
+    """Return whether a stored value has everything that was sent; the API server may have added defaults."""
+    if isinstance(sent, Mapping):
+        return isinstance(stored, Mapping) and all(_contains(stored.get(name), each) for name, each in sent.items())
+    if isinstance(sent, list) and isinstance(stored, list):
+        return len(stored) == len(sent) and all(map(_contains, stored, sent))
+    return stored == sent
 
 
 def _rejects_values(error: ApiError) -> bool:

@@ -116,11 +116,19 @@ async def test_missing_permission_is_logged_once_and_retried_later(desk: Desk) -
     with capture_logs() as logs:
         await desk.record(FAILED)
         await desk.record(FAILED)
-    assert [line["event"] for line in logs if line["log_level"] == "info"] == ["Not permitted to write Events"]
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["Not permitted to write Events"]
     assert desk.events() == []
     desk.time = 601.0
     await desk.record(FAILED)
     assert len(desk.events()) == 1
+
+
+async def test_missing_permission_in_one_namespace_affects_no_other(desk: Desk) -> None:
+    desk.cluster.troubles = [("create", ForbiddenError(403, "Forbidden", "events is forbidden"))]
+    await desk.record(FAILED, obj=thing(namespace="closed"))
+    await desk.record(FAILED, obj=thing(namespace="open"))
+    await desk.record(FAILED, obj=thing(namespace="closed"))
+    assert [metadata_of(event)["namespace"] for event in desk.events()] == ["open"]
 
 
 @pytest.mark.parametrize(

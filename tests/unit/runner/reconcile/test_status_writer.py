@@ -135,6 +135,38 @@ async def test_conditions_that_the_schema_drops_are_reported(
     assert reports == ["The schema of the CRD drops conditions, or their reasons: Running, Successful, Failure"]
 
 
+@pytest.mark.parametrize(
+    ("stored", "report"),
+    [
+        ({}, ["The schema of the CRD drops status.deep, status.small, or a part: add what the watch maps to it"]),
+        ({"small": 1}, ["The schema of the CRD drops status.deep, or a part: add what the watch maps to it"]),
+        (
+            {"small": 1, "deep": {"list": [{}]}},
+            ["The schema of the CRD drops status.deep, or a part: add what the watch maps to it"],
+        ),
+        ({"small": 1, "deep": {"list": [{"a": 1}], "default": True}}, []),
+    ],
+)
+async def test_mapped_fields_that_the_schema_drops_are_reported(  # noqa: PLR0913, PLR0917 - a table
+    world: World,
+    one: RawObject,
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    stored: dict[str, object],
+    report: list[str],
+) -> None:
+    reports: list[str] = []
+    replace = cluster.replace
+
+    async def prune(obj: RawObject, subresource: str = "") -> RawObject:
+        return await replace({**obj, "status": {"conditions": obj["status"]["conditions"], **stored}}, subresource)
+
+    monkeypatch.setattr(cluster, "replace", prune)
+    writer = StatusWriter(Primaries(world.client, THING, OwnWrites()), report=lambda _obj, text: reports.append(text))
+    await writer.write(one, mapping(small=1, deep={"list": [{"a": 1}]}))
+    assert reports == report
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 async def test_non_finite_number_is_omitted(writer: StatusWriter, one: RawObject, world: World, number: float) -> None:
     await writer.write(one, mapping(small=1, deep={"list": [1.5, number]}))
