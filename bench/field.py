@@ -25,6 +25,7 @@ import yaml
 from bench.contenders import PEER, WARM, Contender
 from bench.field_objects import Comparison, Objects, compare, snapshot, written
 from bench.field_projects import NAMESPACE, Project, read_projects
+from bench.isolation import isolated
 from bench.observer import SUCCESSFUL, outcome_of
 from bench.operator_process import STARTED, Operator, clean_environment, program, running
 from bench.report import Collection, Measure, table
@@ -139,6 +140,8 @@ async def _run(project: Project, runner: Contender, options: argparse.Namespace,
         environment = clean_environment(home, runner.programs) | own
         command = [*runner.command, *project.arguments, *_FLAGS]
         log = (options.keep or directory) / f"{project.name}-{runner.name}.log"
+        readable = [plane.kubeconfig.parent, runner.programs, *([project.collections] if project.collections else ())]
+        command = isolated(command, directory, readable=readable)
         operator = stack.enter_context(running(command, home, environment, log))
         await operator.logged(STARTED)
         outcome, *figures = await reconcile(project.sample, operator, plane.kubeconfig, options.timeout)

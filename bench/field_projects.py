@@ -50,13 +50,22 @@ class Project:
 
     def stage(self, home: Path) -> None:
         """Copy the project into an empty home directory, as its image does, with its collections and roles path."""
-        ignored = shutil.ignore_patterns(".git", "node_modules")
-        shutil.copytree(self.directory, home, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+        copied(self.directory, home)
         # Takes the place of the base image's /etc/ansible/ansible.cfg.
         (home / ".ansible.cfg").write_text(f"[defaults]\nroles_path = {home / 'roles'}\n")
         (home / ".ansible").mkdir(exist_ok=True)
         if self.collections:
             (home / ".ansible" / "collections").symlink_to(self.collections)
+
+
+def copied(source: Path, target: Path) -> Path:
+    """Copy another project's directory without links that lead out of the copy, because writes would follow them."""
+    ignored = shutil.ignore_patterns(".git", "node_modules")
+    shutil.copytree(source, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+    for path in target.rglob("*"):
+        if path.is_symlink() and not path.resolve().is_relative_to(target.resolve()):
+            path.unlink()
+    return target
 
 
 def read_projects(file: Path) -> Iterator[Project]:

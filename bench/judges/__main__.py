@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.isolation import IsolationError, check
 from bench.judges import field
 from bench.judges.judges import JUDGES, CheckoutError, Judge
 from bench.judges.trial import Trial
@@ -17,15 +18,16 @@ from rolecall.workbench.controlplane import ControlPlaneError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; return 1 for an undocumented difference, 2 for a missing checkout, 130 when interrupted."""
+    """Print the table; return 1 for an undocumented difference, 2 if no judge can run, 130 when interrupted."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the control planes are stopped then too
     try:
+        check()
         judged = [_judge(judge, checkout, options) for judge, checkout in _chosen(options)]
         projects = options.directory / field.FILE
         if projects.exists() and (not options.judge or field.NAME in options.judge):
             judged.append(field.run_projects(projects.absolute(), options))
-    except CheckoutError as error:
+    except (CheckoutError, IsolationError) as error:
         progress(f"No judge can run: {error}")
         return 2
     except KeyboardInterrupt:

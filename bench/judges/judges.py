@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import kubernetes
 import yaml
-from bench.field_projects import manager
+from bench.field_projects import copied, manager
 from bench.judges import kubectl_commands
 from bench.judges.runs import MAX_MESSAGE, PROGRAMS, SDK_NAMESPACE, Case, Setting
 from bench.judges.verdicts import DIRECT, DocumentedDifference, Outcome
@@ -93,8 +93,7 @@ def _write_playbook(path: Path, tasks: Iterable[Mapping[str, Any]], **keys: obje
 def _collection(checkout: Path, stage: Path, name: str) -> Path:
     """Copy a collection's checkout to where Ansible finds it, and return the copy."""
     target = stage / "ansible_collections" / name.replace(".", "/")
-    shutil.copytree(checkout, target, ignore=shutil.ignore_patterns(".git"), symlinks=True)
-    return target
+    return copied(checkout, target)
 
 
 def _kubernetes_core(checkout: Path, stage: Path, _column: str, programs: Sequence[Path]) -> Prepared:
@@ -110,18 +109,17 @@ def _kubernetes_core(checkout: Path, stage: Path, _column: str, programs: Sequen
             raise CheckoutError(f"{checkout}: the target {target.name} has no playbook that this command knows")
     cases += _parts_of_helm(targets / "helm", stage)
     environment = {"ANSIBLE_COLLECTIONS_PATH": str(stage), "ANSIBLE_ROLES_PATH": str(targets)}
-    return Prepared(cases, Setting(environment, programs))
+    return Prepared(cases, Setting(stage, environment, programs))
 
 
 def _target(target: Path, playbook: Path) -> Case:
     """Return the case of a target; an inventory, which runs can't have, names versions of helm."""
-    alone = target.name.startswith("helm")
     inventory = target / "inventory.ini"
     if not inventory.exists():
-        return Case(target.name, playbook, alone=alone)
+        return Case(target.name, playbook)
     host = next(line for line in inventory.read_text().splitlines() if line and line[0] not in "[#")
     variables = {} if " " in host else {"helm_version": host}
-    return Case(target.name, playbook, variables, alone, inventory)
+    return Case(target.name, playbook, variables, inventory)
 
 
 def _parts_of_helm(role: Path, stage: Path) -> list[Case]:
@@ -131,7 +129,7 @@ def _parts_of_helm(role: Path, stage: Path) -> list[Case]:
         include = {"name": "helm", "tasks_from": path.stem}
         playbook = _write_playbook(stage / f"helm-{path.stem}.yml", [{"include_role": include}], gather_facts=True)
         variables = {"helm_binary": "helm", "helm_version": "v4.3.1"}
-        cases.append(Case(f"helm, {path.stem}", playbook, variables, alone=True))
+        cases.append(Case(f"helm, {path.stem}", playbook, variables))
     return cases
 
 
@@ -153,7 +151,7 @@ def _util(*, original: bool) -> Prepare:
         environment = {"ANSIBLE_ALLOW_BROKEN_CONDITIONALS": "true"}  # the tests are older than ansible-core 2.19
         if original or column == DIRECT:
             environment["ANSIBLE_COLLECTIONS_PATH"] = str(stage)
-        return Prepared(cases, Setting(environment, programs))
+        return Prepared(cases, Setting(stage, environment, programs))
 
     return prepare
 
@@ -183,17 +181,21 @@ def _sdk(name: str) -> Prepare:
         own = {key: value for key, value in variables_of_manager.items() if key != "WATCH_NAMESPACE"}
         if (project / "ansible.cfg").exists():  # the Dockerfile of "advanced" copies it to /etc/ansible
             own["ANSIBLE_CONFIG"] = str(project / "ansible.cfg")
-        return Prepared(cases, Setting(environment, programs), project, own, arguments)
+        return Prepared(cases, Setting(stage, environment, programs), project, own, arguments)
 
     return prepare
 
 
 def _project(source: Path, stage: Path) -> Path:
     """Copy a project of the Operator SDK as its Dockerfile does, with the copy as its home directory."""
-    project = shutil.copytree(source, stage / source.name, symlinks=True)
+    project = copied(source, stage / source.name)
     (stage / "tmp").mkdir()  # a role keeps there that it has run, and each image has its own
     for path in (
-        each for each in project.rglob("*") if each.suffix in (".cfg", ".yaml", ".yml") or each.name == "hosts"
+        each
+        for each in project.rglob("*")
+        if each.is_file()
+        and not each.is_symlink()
+        and (each.suffix in (".cfg", ".yaml", ".yml") or each.name == "hosts")
     ):
         text = path.read_text().replace("/tmp/", f"{stage}/tmp/")  # noqa: S108 -- replaced, not used
         text = text.replace("/opt/ansible", str(project))
@@ -237,7 +239,7 @@ def _python(checkout: Path, stage: Path, _column: str, programs: Sequence[Path])
     command += ["--continue-on-collection-errors", f"--junitxml={{{{ {_RESULTS} }}}}"]
     command += ["kubernetes/dynamic", "kubernetes/e2e_test"]
     playbook = _suite(command, stage, {"PYTHONPATH": str(stage)}, stage / "suite.yml")
-    return Prepared([Case("tests", playbook, {_RESULTS: str(stage / _RESULTS)})], Setting({}, programs))
+    return Prepared([Case("tests", playbook, {_RESULTS: str(stage / _RESULTS)})], Setting(stage, {}, programs))
 
 
 def _read_junit(case: Case) -> Mapping[str, Outcome]:
@@ -256,7 +258,7 @@ def _kubectl(_checkout: Path, stage: Path, _column: str, programs: Sequence[Path
     """Return a suite of kubectl commands; it needs no checkout."""
     command = [sys.executable, kubectl_commands.__file__, f"{{{{ {_RESULTS} }}}}"]
     playbook = _suite(command, stage, {}, stage / "suite.yml")
-    return Prepared([Case("commands", playbook, {_RESULTS: str(stage / _RESULTS)})], Setting({}, programs))
+    return Prepared([Case("commands", playbook, {_RESULTS: str(stage / _RESULTS)})], Setting(stage, {}, programs))
 
 
 def _read_commands(case: Case) -> Mapping[str, Outcome]:

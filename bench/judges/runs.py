@@ -2,7 +2,8 @@
 
 Directly means ``ansible-playbook`` with a copy of the control plane's kubeconfig in ``~/.kube``. Through the operator,
 a watch of the playbook's own kind runs it, and the first outcome in the object's conditions counts. The home directory
-of the operator has the same ``~/.kube/config``, because targets of kubernetes.core read and move this file.
+of the operator has the same ``~/.kube/config``, because targets of kubernetes.core read and move this file. All these
+processes are isolated: they can write only to their own copies and home directories.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from threading import Event, Thread
 from typing import Any, Final
 
 import yaml
+from bench.isolation import isolated
 from bench.judges.verdicts import Outcome
 from bench.observer import SUCCESSFUL, outcome_of
 from bench.operator_process import STARTED, clean_environment, running
@@ -49,15 +51,11 @@ _ERROR: Final = re.compile(r"^(?:fatal|failed): \[|^\[ERROR\]: ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One playbook of a judge, with variables for it.
-
-    One that uses fixed paths below /tmp runs alone. The inventory is for the direct run; an operator has its own.
-    """
+    """One playbook of a judge, with variables for it. The inventory is for the direct run; an operator has its own."""
 
     name: str
     playbook: Path
     variables: Mapping[str, Any] = field(default_factory=dict)
-    alone: bool = False
     inventory: Path | None = None
 
     @property
@@ -84,10 +82,21 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The setting that all cases of a judge share: further environment variables, and directories in front of PATH."""
+    """The setting that all cases of a column share.
 
+    The directory with copies, to which cases may write; further environment variables; directories in front of PATH.
+    """
+
+    copies: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     programs: Sequence[Path] = ()
+
+    def isolated(self, command: Sequence[str], directory: Path, plane: ControlPlane) -> list[str]:
+        """Return the command of a process whose home directory, in `directory`, has the plane's kubeconfig."""
+        (directory / "home/.kube").mkdir(parents=True)
+        shutil.copy(plane.kubeconfig, directory / "home/.kube/config")
+        readable = [plane.kubeconfig.parent, plane.program_directory, *self.programs]
+        return isolated(command, directory, readable=readable, writable=[self.copies])
 
     def variables(self, home: Path, plane: ControlPlane) -> dict[str, str]:
         """Return the environment of a process with this home directory, without the caller's Ansible settings."""
@@ -107,16 +116,15 @@ def control_plane(name: str) -> Iterator[ControlPlane]:
 def run_directly(case: Case, plane: ControlPlane, setting: Setting, limit: Limit, log: Path) -> Outcome:
     """Run a case with ``ansible-playbook``."""
     with tempfile.TemporaryDirectory(prefix="judges-home-") as directory:
-        home = _home(Path(directory), plane)
         command = [str(PROGRAMS / "ansible-playbook"), str(case.playbook)]
         command += ["--extra-vars", json.dumps(dict(case.variables))] if case.variables else []
         command += ["--inventory", str(case.inventory)] if case.inventory else []
         started = time.monotonic()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command,
+                setting.isolated(command, Path(directory), plane),
                 cwd=case.playbook.parent,
-                env=setting.variables(home, plane),
+                env=setting.variables(Path(directory, "home"), plane),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -212,10 +220,11 @@ def operator(
 ) -> Iterator[Operator]:
     """Start an operator for the cases, whose kinds are defined; stop it, and what its runs have left, at the end."""
     with tempfile.TemporaryDirectory(prefix="judges-operator-") as directory:
-        home = _home(Path(directory), plane)
-        (home / "watches.yaml").write_text(yaml.safe_dump([_watch(case) for case in cases]))
+        home = Path(directory, "home")
         command = [sys.executable, "-m", "rolecall", "run", *arguments]
         command += ["--zap-encoder=json", "--backoff-min=1h", "--backoff-max=1h", "--reconcile-period=0s"]
+        command = setting.isolated(command, Path(directory), plane)
+        (home / "watches.yaml").write_text(yaml.safe_dump([_watch(case) for case in cases]))
         environment = setting.variables(home, plane) | {"KUBECONFIG": str(plane.kubeconfig)}
         with running(command, home, environment, log) as started:
             asyncio.run(started.logged(STARTED))
@@ -239,7 +248,8 @@ def project_operator(
     metrics = f"127.0.0.1:{free_port()}"
     command = [*command, f"--metrics-bind-address={metrics}", "--health-probe-bind-address=0", "--leader-elect=false"]
     with tempfile.TemporaryDirectory(prefix="judges-operator-") as directory:
-        environment = setting.variables(_home(Path(directory), plane), plane) | {"KUBECONFIG": str(plane.kubeconfig)}
+        command = setting.isolated(command, Path(directory), plane)
+        environment = setting.variables(Path(directory, "home"), plane) | {"KUBECONFIG": str(plane.kubeconfig)}
         with running(command, project, environment, log) as started:
             asyncio.run(started.logged(STARTED))
             stop = Event()
@@ -272,12 +282,6 @@ def _copy_metrics(address: str, kubectl: Kubectl, stop: Event) -> None:
         data = {"responses.yaml": yaml.safe_dump([{"pod": "manager", "stdout": text}])}
         metadata = {"name": "metrics", "namespace": SDK_NAMESPACE, "labels": {"rolecall.dev/pod-responses": "true"}}
         kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-
-
-def _home(directory: Path, plane: ControlPlane) -> Path:
-    (directory / ".kube").mkdir()
-    shutil.copy(plane.kubeconfig, directory / ".kube/config")
-    return directory
 
 
 def _watch(case: Case) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from threading import Event, Lock
+from threading import Event
 from typing import Any
 
 from bench.judges.judges import CheckoutError, Judge, Prepared
@@ -15,7 +14,6 @@ from bench.judges.runs import (
     PROGRAMS,
     Case,
     Limit,
-    Setting,
     control_plane,
     define,
     operator,
@@ -38,7 +36,6 @@ class Trial:
         self._logs = options.keep.absolute() if options.keep else stage / "logs"
         self._outcomes: dict[str, dict[str, Outcome]] = {}
         self._limit = Limit(options.timeout, Event())
-        self._alone = Lock()
 
     def run(self) -> dict[str, dict[str, Outcome]]:
         """Return the outcomes of each case in each column where it ran.
@@ -88,11 +85,10 @@ class Trial:
             if prepared.project:
                 program = PROGRAMS / "ansible-operator"
                 command = [str(program), "run", warm, "--proxy-port=0", "--user-metrics-port=0"]
-                command += ["--work-dir", str(stack.enter_context(TemporaryDirectory()))]  # each container has its own
                 if column == DIRECT:
                     command = [str(self._options.peer.absolute()), "run"]  # its kubeconfigs name the default port
                     programs = (self._options.peer_programs or self._options.peer.parent).absolute()
-                    setting = Setting(setting.environment, [programs, *setting.programs])
+                    setting = replace(setting, programs=[programs, *setting.programs])
                 setting = replace(setting, environment={**setting.environment, **prepared.variables})
                 command += prepared.arguments
                 stack.enter_context(project_operator(plane, prepared.project, setting, log, command))
@@ -114,11 +110,7 @@ class Trial:
         """Run a case in a column and keep its outcomes; return whether it passed, or can't run there."""
         if run is None:
             return True
-        if case.alone:
-            with self._alone:
-                outcome = run(case)
-        else:
-            outcome = run(case)
+        outcome = run(case)
         if self._judge.read and not outcome.passed:
             raise RuntimeError(f"the suite can't run in the column {column}: {outcome.message}")
         found = self._judge.read(case) if self._judge.read else {case.name: outcome}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bench.field_projects import NAMESPACE, ProjectError, manager, read_projects
+from bench.field_projects import NAMESPACE, Project, ProjectError, copied, manager, read_projects
 
 SAMPLE = {"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": "one"}}
 
@@ -104,3 +104,32 @@ def test_invalid_file_with_projects_is_rejected_in_one_line(tmp_path: Path, text
     file.write_text(text)
     with pytest.raises(ProjectError, match=r"cases\.yaml"):
         list(read_projects(file))
+
+
+def test_copy_has_no_links_that_lead_out_of_it(tmp_path: Path) -> None:
+    write(tmp_path, {"home/.ansible.cfg": "the caller's", "project/file": "", "project/sub/file": ""})
+    project = tmp_path / "project"
+    for name, target in {
+        ".ansible.cfg": tmp_path / "home/.ansible.cfg",
+        ".ansible": tmp_path / "home",
+        "sub/relative": Path("../../home/.ansible.cfg"),
+        "dangling": tmp_path / "home/new",
+        "first": Path("second"),
+        "second": tmp_path / "home",
+        "inside": Path("sub/file"),
+    }.items():
+        (project / name).symlink_to(target)
+    copy = copied(project, tmp_path / "copy")
+    assert [path.name for path in copy.rglob("*") if path.is_symlink()] == ["inside"]
+
+
+def test_staged_project_changes_no_file_that_its_links_name(project: Path, tmp_path: Path) -> None:
+    write(tmp_path, {"home/.ansible.cfg": "the caller's", "home/.ansible/file": ""})
+    source = tmp_path / "linked"
+    source.mkdir()
+    for name in (".ansible.cfg", ".ansible"):
+        (source / name).symlink_to(tmp_path / "home" / name)
+    Project("linked", source, SAMPLE, {}, collections=project).stage(tmp_path / "staged")
+    assert (tmp_path / "home/.ansible.cfg").read_text() == "the caller's"
+    assert [path.name for path in (tmp_path / "home/.ansible").iterdir()] == ["file"]
+    assert (tmp_path / "staged/.ansible/collections").is_symlink()
