@@ -24,7 +24,7 @@ from typing import Final
 import yaml
 from bench.contenders import PEER, WARM, Contender
 from bench.field_objects import Comparison, Objects, compare, snapshot, written
-from bench.field_projects import NAMESPACE, Project, read_projects
+from bench.field_projects import NAMESPACE, Project, read_projects, with_own_flags
 from bench.isolation import isolated
 from bench.observer import SUCCESSFUL, outcome_of
 from bench.operator_process import STARTED, Operator, clean_environment, program, running
@@ -38,11 +38,11 @@ from rolecall.kube.references import GVK, RawObject
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 
 _MEMORY_SECONDS, _QUIET_SECONDS, _MAX_QUIET_SECONDS = 0.5, 3.0, 300.0
-_TASK: Final = re.compile(r"TASK \[([^\]\n]+)\]((?:(?!TASK \[).)*)", re.DOTALL)
-_FATAL: Final = re.compile(r"fatal: \[(?!.*\.\.\.ignoring)", re.DOTALL)
-"""The failure of a task that the role doesn't ignore."""
-_FLAGS: Final = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false")
-"""They replace the project's own flags of these names, for which a cluster is needed."""
+_TASK: Final = re.compile(r"(?:TASK|RUNNING HANDLER) \[([^\]\n]+)\]((?:(?!(?:TASK|RUNNING HANDLER) \[).)*)", re.DOTALL)
+_FATAL: Final = re.compile(r"(?:fatal|failed): \[(?!.*\.\.\.ignoring)", re.DOTALL)
+"""The failure of a task, or of an item of its loop, that the role doesn't ignore."""
+NOT_RUN: Final = "not run: "
+"""How the outcome of a runner starts that a project couldn't be given to."""
 _SHOWN_CHARACTERS: Final = 160
 
 
@@ -102,7 +102,7 @@ def run_projects(options: argparse.Namespace) -> list[Runs]:
         try:
             asyncio.run(_run(project, runner, options, runs))
         except (ControlPlaneError, KubeError, RuntimeError, OSError) as error:
-            runs.outcomes[runner.name] = f"not run: {error}"
+            runs.outcomes[runner.name] = f"{NOT_RUN}{error}"
         progress(f"{project.name}: {runner.name}: {runs.outcomes[runner.name]}")
     return [runs for _, runs in found]
 
@@ -138,7 +138,7 @@ async def _run(project: Project, runner: Contender, options: argparse.Namespace,
             home = options.home
         own = {"KUBECONFIG": str(plane.kubeconfig), **project.variables}
         environment = clean_environment(home, runner.programs) | own
-        command = [*runner.command, *project.arguments, *_FLAGS]
+        command = with_own_flags([*runner.command, *project.arguments])
         log = (options.keep or directory) / f"{project.name}-{runner.name}.log"
         readable = [plane.kubeconfig.parent, runner.programs, *([project.collections] if project.collections else ())]
         command = isolated(command, directory, readable=readable)

@@ -6,12 +6,14 @@ as the pods of a ReplicaSet. UIDs are replaced by the object that has them. Time
 
 Two runs of the same role also differ in the random values that it generates. Two values count as random if they differ
 in one stretch only, which has six characters or more on both sides, of at least two classes (lower case, upper case,
-digits), and no white space; in a Secret, two values of equal length without white space are enough. Such pairs are
-counted and can be listed: an image's digest would be one of them.
+digits), and no white space; in a Secret, two values of equal length without white space are enough. So do names that
+end with a hyphen and five of the characters with which the API server generates names: objects whose names differ only
+there are compared with each other. Such pairs are counted and can be listed: an image's digest would be one of them.
 """
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from os.path import commonprefix
@@ -45,6 +47,8 @@ _PATTERNS: Final = (
     (re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL), r"<PEM \1>"),
     (re.compile(r"\bkube-api-access-[a-z0-9]{5}\b"), "<token volume>"),
 )
+_GENERATED: Final = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?![A-Za-z0-9])")
+"""The end of a name that the API server has generated."""
 _RANDOM: Final = re.compile(r"\S{6,}")
 _CLASSES: Final = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 
@@ -107,12 +111,12 @@ def written(before: Objects, after: Objects) -> Objects:
 def compare(ours: Objects, theirs: Objects) -> Comparison:
     """Return the differences between the objects that two runners have written."""
     result = Comparison()
-    for name in sorted({*ours, *theirs}):
-        if name not in theirs or name not in ours:
-            writer = "operator" if name in ours else "peer"
-            result.differences.append(f"{name}: only written by the {writer}")
+    for name, peers_name in _pairs(ours, theirs):
+        if not name or not peers_name:
+            writer = "operator" if name else "peer"
+            result.differences.append(f"{name or peers_name}: only written by the {writer}")
             continue
-        one, two, count = ours[name] or {}, theirs[name] or {}, len(result.differences)
+        one, two, count = ours[name] or {}, theirs[peers_name] or {}, len(result.differences)
         for path in dict.fromkeys((*one, *two)):
             pair = one.get(path), two.get(path)
             if pair[0] != pair[1]:
@@ -123,12 +127,33 @@ def compare(ours: Objects, theirs: Objects) -> Comparison:
     return result
 
 
+def _pairs(ours: Objects, theirs: Objects) -> Iterator[tuple[str, str]]:
+    """Yield the names of each object, with "" if only one runner wrote it.
+
+    Of several objects whose names differ only in the generated end, the most similar ones are pairs.
+    """
+    unmatched: dict[str, tuple[list[str], list[str]]] = {}
+    for index, (objects, others) in enumerate(((ours, theirs), (theirs, ours))):
+        for name in sorted(objects.keys() - others, key=lambda name: _without_generated(str(objects[name]))):
+            unmatched.setdefault(_without_generated(name), ([], []))[index].append(name)
+    yield from ((name, name) for name in sorted(ours.keys() & theirs))
+    for key in sorted(unmatched):
+        yield from zip_longest(*unmatched[key], fillvalue="")
+
+
+def _without_generated(text: str) -> str:
+    return _GENERATED.sub("-<random>", text)
+
+
 def _are_random(ours: Any, theirs: Any, *, is_secret: bool) -> bool:
     """Return whether two values are texts that differ in random values only, line by line."""
     if not (isinstance(ours, str) and isinstance(theirs, str)):
         return False
     lines = zip_longest(ours.splitlines(), theirs.splitlines(), fillvalue="")
-    return all(one == two or _is_random_pair(one, two, is_secret=is_secret) for one, two in lines)
+    return all(
+        _without_generated(one) == _without_generated(two) or _is_random_pair(one, two, is_secret=is_secret)
+        for one, two in lines
+    )
 
 
 def _is_random_pair(ours: str, theirs: str, *, is_secret: bool) -> bool:

@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,16 @@ _FIELD_VALUES: Final = {
     "metadata.name": "operator",
 }
 """The values of variables that refer to a field of the manager's pod; others aren't set."""
+
+
+_REPLACED: Final = {
+    "metrics-bind-address": True,
+    "metrics-addr": True,
+    "health-probe-bind-address": True,
+    "leader-elect": False,
+    "enable-leader-election": False,
+}
+"""Flags for which an image needs a cluster, with their old names, and whether the next word can be the value."""
 
 
 class ProjectError(RuntimeError):
@@ -105,6 +115,22 @@ def manager(project: Path, given: Mapping[str, Any]) -> tuple[dict[str, str], li
     variables = {"WATCH_NAMESPACE": NAMESPACE, **variables, **{name: str(value) for name, value in given.items()}}
     words = map(str, (*arguments, *(container.get("args") or ())))
     return variables, [re.sub(r"\$\((\w+)\)", lambda match: variables.get(match[1], match[0]), word) for word in words]
+
+
+def with_own_flags(command: Iterable[str], metrics_address: str = "0") -> list[str]:
+    """Return an operator's command without the project's flags for metrics, probes, and leader election, with ours.
+
+    The Operator SDK's program rejects a flag together with its old name.
+    """
+    kept, words = [], iter(command)
+    for word in words:
+        name, assignment, _ = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or name not in _REPLACED:
+            kept.append(word)
+        elif _REPLACED[name] and not assignment:
+            next(words, None)
+    own = (f"--metrics-bind-address={metrics_address}", "--health-probe-bind-address=0", "--leader-elect=false")
+    return [*kept, *own]
 
 
 def _image(project: Path) -> tuple[dict[str, str], list[str]]:

@@ -1,6 +1,7 @@
 """The comparison of existing projects (bench/field) on an example project, with rolecall as its own peer."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +10,27 @@ import yaml
 
 from tests.integration.example_projects import MEMCACHED
 from tests.integration.operators import ANSIBLE_OPERATOR, PROJECT
+from tests.support.homes import with_home
 
 
 def test_project_run_by_rolecall_and_itself_has_equal_outcomes_and_objects(tmp_path: Path) -> None:
-    case: dict[str, object] = {"project": str(MEMCACHED.path), "object": "config/samples/cache_v1alpha1_memcached.yaml"}
-    case |= {"arguments": ["--proxy-port=0", "--user-metrics-port=0"]}
+    """The project uses the old flag for leader election; its role tries to replace files of the caller."""
+    home = tmp_path / "home"
+    (home / ".kube").mkdir(parents=True)
+    (home / ".kube/config").write_text("the caller's clusters")
+    project = shutil.copytree(MEMCACHED.path, tmp_path / "memcached")
+    attempt = {"ansible.builtin.shell": f"rm -rf {home}/.kube; eval 'rm -rf ~root/.kube'", "ignore_errors": True}
+    with (project / "roles/memcached/tasks/main.yml").open("a") as tasks:
+        tasks.write(yaml.safe_dump([attempt]))
+    case: dict[str, object] = {"project": str(project), "object": "config/samples/cache_v1alpha1_memcached.yaml"}
+    case |= {"arguments": ["--proxy-port=0", "--user-metrics-port=0", "--enable-leader-election"]}
     (tmp_path / "cases.yaml").write_text(yaml.safe_dump([case]))
     command = [sys.executable, "-m", "bench.field", str(tmp_path / "cases.yaml")]
     command += ["--peer", ANSIBLE_OPERATOR[0], "--keep", str(tmp_path)]
+    command = with_home(home, tmp_path / "passwd", command)
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert (home / ".kube/config").read_text() == "the caller's clusters"
     head, _, *rows = (
         [cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if "|" in line
     )

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from bench.field_objects import comparable, compare, written
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from rolecall.kube.references import RawObject
 
@@ -46,6 +48,8 @@ def test_object_with_a_built_in_owner_is_not_compared() -> None:
         ("postgres", "database"),
         ("127.0.0.1,localhost", ""),
         ("replicas-for-production", "replicas-for-testing"),
+        ("web-alpha", "web-gamma"),
+        ("job-x7k2b", "jobs-x7k2b"),
         (1, 2),
         (None, "text"),
     ],
@@ -86,3 +90,30 @@ def test_written_objects_are_the_created_changed_and_deleted_ones() -> None:
     found = written(before, after)
     assert sorted(found) == ["ConfigMap field/changed", "ConfigMap field/deleted", "ConfigMap field/new"]
     assert found["ConfigMap field/deleted"] is None
+
+
+SUFFIXES = st.text("bcdfghjklmnpqrstvwxz2456789", min_size=5, max_size=5)
+
+
+@given(SUFFIXES, SUFFIXES, st.sampled_from(["job-{}", "see pod/job-{}, job-{}-x", '["job-{}"]']))
+def test_generated_name_in_a_value_is_no_difference(ours: str, theirs: str, text: str) -> None:
+    one, two = (config_map({"key": text.replace("{}", suffix)}) for suffix in (ours, theirs))
+    comparison = compare(comparable([one]), comparable([two]))
+    assert (comparison.equal, comparison.differences) == (1, [])
+    assert len(comparison.random) == (ours != theirs)
+
+
+@given(SUFFIXES, SUFFIXES, SUFFIXES, SUFFIXES)
+def test_objects_whose_names_differ_in_the_generated_end_are_compared(a: str, b: str, c: str, d: str) -> None:
+    assume(len({a, b, c, d}) == 4)
+
+    def objects(*suffixes: str) -> list[RawObject]:
+        values = enumerate(suffixes)
+        return [config_map({"value": str(value)}, f"uid {suffix}", name=f"job-{suffix}") for value, suffix in values]
+
+    same = compare(comparable(objects(a, b)), comparable(objects(c, d)))
+    assert (same.equal, same.differences, len(same.random)) == (2, [], 2)
+    further = compare(comparable(objects(a)), comparable(objects(c, d)))
+    assert further.differences == [f"ConfigMap field/job-{d}: only written by the peer"]
+    different = compare(comparable(objects(a)), comparable([config_map({"value": "x"}, name=f"job-{c}")]))
+    assert [line.partition(":")[0] for line in different.differences] == [f"ConfigMap field/job-{a}.data.value"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bench.field_projects import NAMESPACE, Project, ProjectError, copied, manager, read_projects
+from bench.field_projects import NAMESPACE, Project, ProjectError, copied, manager, read_projects, with_own_flags
 
 SAMPLE = {"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": "one"}}
 
@@ -133,3 +133,21 @@ def test_staged_project_changes_no_file_that_its_links_name(project: Path, tmp_p
     assert (tmp_path / "home/.ansible.cfg").read_text() == "the caller's"
     assert [path.name for path in (tmp_path / "home/.ansible").iterdir()] == ["file"]
     assert (tmp_path / "staged/.ansible/collections").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--enable-leader-election"],
+        ["--enable-leader-election=true"],
+        ["--leader-elect"],
+        ["--metrics-addr=127.0.0.1:8080", "--enable-leader-election"],
+        ["--metrics-addr", "127.0.0.1:8080"],
+        ["--metrics-bind-address=:8443", "--health-probe-bind-address", ":6789"],
+        ["--metrics-addr"],
+    ],
+)
+def test_each_flag_that_the_benchmark_sets_replaces_those_of_the_project_by_both_names(flags: list[str]) -> None:
+    own = ["--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false"]
+    others = ["ansible-operator", "run", "--leader-election-id", "shop", "--v=2"]
+    assert with_own_flags([*others, *flags]) == [*others, *own]
