@@ -8,7 +8,7 @@ from typing import Final
 from bench import field
 from bench.contenders import PEER
 from bench.field_projects import ProjectError
-from bench.judges.verdicts import DIRECT, WARM, Judged, Outcome
+from bench.judges.verdicts import DIRECT, WARM, Judged, Outcome, State
 from bench.observer import SUCCESSFUL
 
 NAME: Final = "public operators"
@@ -32,7 +32,13 @@ def judged(found: Iterable[field.Runs]) -> Judged:
     for runs in found:
         ours, peer, objects = runs.outcomes[WARM], runs.outcomes.get(PEER, SUCCESSFUL), runs.comparison
         is_equal = ours == peer and not objects.differences
-        outcomes[runs.project] = {WARM: Outcome(is_equal, message=f"{ours}; {objects}")}
+        outcomes[runs.project] = {WARM: Outcome(_state(ours, passed=is_equal), message=f"{objects}; {ours}")}
         if PEER in runs.outcomes:
-            outcomes[runs.project][DIRECT] = Outcome(peer == SUCCESSFUL, message=peer)
+            outcomes[runs.project][DIRECT] = Outcome(_state(peer, passed=peer == SUCCESSFUL), message=peer)
     return Judged(NAME, outcomes, through=(WARM,))
+
+
+def _state(outcome: str, *, passed: bool) -> State:
+    if outcome.startswith(field.NOT_RUN):
+        return State.NOT_RUN
+    return State.PASSED if passed else State.FAILED

@@ -18,8 +18,8 @@ import kubernetes
 import yaml
 from bench.field_projects import copied, manager
 from bench.judges import kubectl_commands
-from bench.judges.runs import MAX_MESSAGE, PROGRAMS, SDK_NAMESPACE, Case, Setting
-from bench.judges.verdicts import DIRECT, DocumentedDifference, Outcome
+from bench.judges.runs import PROGRAMS, SDK_NAMESPACE, Case, Setting
+from bench.judges.verdicts import DIRECT, DocumentedDifference, Outcome, State
 
 Read = Callable[[Case], Mapping[str, Outcome]]
 _SUPPORT: Final = (
@@ -33,6 +33,8 @@ _SUPPORT: Final = (
     "setup_namespace",
 )
 """Roles that other targets include; they have no playbook of their own."""
+_STATES: Final = {"failure": State.FAILED, "error": State.FAILED, "skipped": State.SKIPPED}
+"""The state of a test by the elements that JUnit's format has in it."""
 _RESULTS: Final = "judge_results"
 """The variable with the file for results of a playbook that runs several cases."""
 
@@ -243,14 +245,14 @@ def _python(checkout: Path, stage: Path, _column: str, programs: Sequence[Path])
 
 
 def _read_junit(case: Case) -> Mapping[str, Outcome]:
-    """Return the outcome of each test that wasn't skipped."""
+    """Return the outcome of each test."""
     found = {}
     for test in ET.parse(case.variables[_RESULTS]).iter("testcase"):  # noqa: S314 -- pytest wrote it a moment ago
-        bad = next((each for each in test if each.tag in ("failure", "error")), None)
-        if test.find("skipped") is None:
-            message = "" if bad is None else " ".join(bad.get("message", "").split())[:MAX_MESSAGE]
-            name = f"{test.get('classname', '').removeprefix('kubernetes.')}.{test.get('name')}"
-            found[name] = Outcome(bad is None, float(test.get("time", 0)), message=message)
+        other = next((each for each in test if each.tag in _STATES), None)
+        state = State.PASSED if other is None else _STATES[other.tag]
+        message = "" if other is None else other.get("message", "")
+        name = f"{test.get('classname', '').removeprefix('kubernetes.')}.{test.get('name')}"
+        found[name] = Outcome(state, float(test.get("time", 0)), message=message)
     return found
 
 
@@ -271,7 +273,7 @@ def _read_commands(case: Case) -> Mapping[str, Outcome]:
         direct_code, direct_output = expected.get(command, (None, ""))
         before = [f"exit code {direct_code}", *direct_output.splitlines()]
         changes = [line for line in difflib.ndiff(before, lines) if line[0] in "-+"]
-        found[command] = Outcome(not changes, message=" ".join(changes)[:MAX_MESSAGE])
+        found[command] = Outcome(State.FAILED if changes else State.PASSED, message=" ".join(changes))
     return found
 
 

@@ -24,8 +24,9 @@ from threading import Event, Thread
 from typing import Any, Final
 
 import yaml
+from bench.field_projects import with_own_flags
 from bench.isolation import isolated
-from bench.judges.verdicts import Outcome
+from bench.judges.verdicts import MAX_MESSAGE, Outcome, State
 from bench.observer import SUCCESSFUL, outcome_of
 from bench.operator_process import STARTED, clean_environment, running
 from bench.process_tree import end
@@ -43,9 +44,8 @@ SDK_NAMESPACE: Final = "osdk-test"
 NODES: Final = 3
 PROGRAMS: Final = Path(sys.executable).parent
 _READY_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 120.0, 30.0, 0.5
-MAX_MESSAGE: Final = 300
 _METRICS_SECONDS: Final = 2.0
-_TASK: Final = re.compile(r"^TASK \[(.+)\] \**$", re.MULTILINE)
+_TASK: Final = re.compile(r"^(?:(?:CLEANUP )?TASK|RUNNING HANDLER) \[(.+)\] \**$", re.MULTILINE)
 _ERROR: Final = re.compile(r"^(?:fatal|failed): \[|^\[ERROR\]: ", re.MULTILINE)
 
 
@@ -135,20 +135,23 @@ def run_directly(case: Case, plane: ControlPlane, setting: Setting, limit: Limit
                 end(process, _STOP_SECONDS)
     seconds = time.monotonic() - started
     if ended and process.returncode == 0:
-        return Outcome(passed=True, seconds=seconds)
+        return Outcome(State.PASSED, seconds=seconds)
     text = log.read_text(errors="replace")
     task, message = last_failure(text)
     return _failure(seconds, task, message if ended else f"no end within {limit.seconds:g} s")
 
 
 def last_failure(output: str) -> tuple[str, str]:
-    """Return the last task with an error in the output of ``ansible-playbook``, and the start of its last error."""
-    errors = list(_ERROR.finditer(output))
-    if not errors:
-        return "", output[-MAX_MESSAGE:]
-    at = errors[-1].start()
-    tasks = _TASK.findall(output[:at])
-    return (tasks[-1] if tasks else ""), output[at:]
+    """Return the last task with an error that isn't ignored in the output of ``ansible-playbook``, and its last error.
+
+    An error before the first task has no task; without any error, return the end of the output.
+    """
+    before, *rest = _TASK.split(output.partition("\nPLAY RECAP ")[0])
+    for task, text in reversed([("", before), *zip(rest[::2], rest[1::2], strict=True)]):
+        counting = text.rpartition("\n...ignoring")[2]
+        if errors := list(_ERROR.finditer(counting)):
+            return task, counting[errors[-1].start() :]
+    return "", output[-MAX_MESSAGE:]
 
 
 class Operator:
@@ -178,7 +181,7 @@ class Operator:
         finally:
             self._api.delete_namespaced_custom_object(*place, "case")
         if outcome == SUCCESSFUL:
-            return Outcome(passed=True, seconds=time.monotonic() - started)
+            return Outcome(State.PASSED, seconds=time.monotonic() - started)
         exited = f"the operator exited with {self._process.returncode}"
         message = outcome.removeprefix("Failed: ") or (exited if ended else f"no outcome within {limit.seconds:g} s")
         with self._log.open("rb") as log:
@@ -188,15 +191,16 @@ class Operator:
 
 
 def _failure(seconds: float, task: str, message: str) -> Outcome:
-    return Outcome(passed=False, seconds=seconds, task=task, message=" ".join(message.split())[:MAX_MESSAGE])
+    return Outcome(State.FAILED, seconds, task, message)
 
 
 def failed_task(lines: Sequence[str], message: str) -> str:
     """Return the last failed task in an operator's log whose reason is in the condition's message, else the last one.
 
-    Later failures may be those of a cleanup that ignores errors.
+    Failures that the role ignores don't count; later ones may be those of a cleanup.
     """
-    entries = [json.loads(line) for line in lines if '"runner_on_failed"' in line]
+    found = [json.loads(line) for line in lines if '"runner_on_failed"' in line]
+    entries = [each for each in found if each.get("level") == "error"]
     reasons = [(str(each.get("task", "")), str(each.get("reason", ""))) for each in entries]
     matching = [task for task, reason in reasons if reason and reason in message]
     return (matching or [task for task, _ in reasons] or [""])[-1]
@@ -246,7 +250,7 @@ def project_operator(
     kubectl.wait_for_definitions()
     kubectl.apply(_MANAGER)
     metrics = f"127.0.0.1:{free_port()}"
-    command = [*command, f"--metrics-bind-address={metrics}", "--health-probe-bind-address=0", "--leader-elect=false"]
+    command = with_own_flags(command, metrics)
     with tempfile.TemporaryDirectory(prefix="judges-operator-") as directory:
         command = setting.isolated(command, Path(directory), plane)
         environment = setting.variables(Path(directory, "home"), plane) | {"KUBECONFIG": str(plane.kubeconfig)}
