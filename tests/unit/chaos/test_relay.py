@@ -33,7 +33,8 @@ async def _answer(request: web.Request) -> web.StreamResponse:
             await response.write(f'{{"type": "ADDED", "object": {{"metadata": {{"name": "{name}"}}}}}}\n'.encode())
             await request.app[KILLED].wait()
         return response
-    return web.json_response({"metadata": {"name": "one"}, "asked": request.headers["Authorization"]})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": ONE.namespace, "name": ONE.name}}
+    return web.json_response(pod | {"asked": request.headers["Authorization"]})
 
 
 @pytest.fixture
