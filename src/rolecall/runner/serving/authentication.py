@@ -62,6 +62,10 @@ class TokenReviewer:
             verdict = await self._review(token, verb, path)
             kept_seconds = ALLOWED_SECONDS if verdict is Verdict.ALLOWED else REFUSED_SECONDS
             self._cache[key] = (verdict, self.now() + kept_seconds)
+            # Anyone can fill the cache with invalid tokens: those must not displace the valid ones.
+            self._cache.move_to_end(key, last=verdict is Verdict.ALLOWED)
+        if len(self._cache) > CACHE_SIZE:
+            self._cache = OrderedDict((key, each) for key, each in self._cache.items() if self.now() < each[1])
         while len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)
         return verdict

@@ -318,11 +318,11 @@ def user_metrics_application(apply: Callable[[object], None]) -> web.Application
     """
 
     async def respond(request: web.Request) -> web.Response:
-        if "Origin" in request.headers or request.url.host not in (LOOPBACK, "localhost", "::1"):
-            return web.Response(status=421, text="Metrics of roles are taken from runs, not from a website\n")
         try:
+            if "Origin" in request.headers or request.url.host not in (LOOPBACK, "localhost", "::1"):
+                return web.Response(status=421, text="Metrics of roles are taken from runs, not from a website\n")
             apply(json.loads(await request.read()))
-        except (RefusedError, ValueError) as error:
+        except (RefusedError, ValueError, RecursionError) as error:  # the header Host may be no host
             return web.Response(status=400, text=f"{error}\n")
         return web.Response()
 

@@ -11,10 +11,12 @@ from rolecall.runner.dashboard.html import object_path, run_path
 from rolecall.runner.dashboard.server import HEADERS, Guard, dashboard_application, is_loopback, serving_dashboard
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
+from rolecall.runner.serving.servers import Address, serve
 from tests.support.names import HOSTILE_NAMES, LONG_NAMES
 from tests.unit.fake_cluster import FakeCluster
-from tests.unit.runner.dashboard.conftest import Shown
+from tests.unit.runner.dashboard.conftest import OPEN, Shown
 from tests.unit.runner.serving.test_authentication import ApiServer
+from tests.unit.runner.serving.test_servers import INVALID, no_error, send_invalid
 
 
 @pytest.mark.parametrize("is_secure", [False, True])
@@ -135,3 +137,10 @@ async def test_browser_asks_for_the_token(shown: Shown) -> None:
         response = await client.get("/")
         assert response.headers["WWW-Authenticate"].startswith("Basic ")
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("sent", INVALID.values(), ids=INVALID)
+async def test_invalid_request_is_no_error(shown: Shown, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with no_error(caplog):
+        async with serve(dashboard_application(shown.sources, OPEN), Address("127.0.0.1", 0, "flag")) as port:
+            await send_invalid(port, sent)

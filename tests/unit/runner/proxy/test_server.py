@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 from yarl import URL
 
 from rolecall.kube.bodies import decode
@@ -31,6 +32,7 @@ from tests.unit.runner.proxy.conftest import (
     owners,
     until,
 )
+from tests.unit.runner.serving.test_servers import INVALID, send_invalid
 
 
 @pytest.mark.parametrize(
@@ -470,3 +472,14 @@ async def test_group_of_write_is_reported_before_it_is_sent(run: Run, api_server
     writes = [number for number, request in enumerate(api_server.received) if request.method == "POST"]
     assert [group for group, _ in reported] == ["apiextensions.k8s.io", ""]
     assert all(seen <= sent for (_, seen), sent in zip(reported, (writes[0], writes[2]), strict=True))
+
+
+@pytest.mark.parametrize("sent", INVALID.values(), ids=INVALID)
+@pytest.mark.parametrize("has_secret", [True, False])
+async def test_invalid_request_is_no_error(run: Run, sent: bytes, *, has_secret: bool) -> None:
+    if has_secret:
+        header = f"\r\nAuthorization: Bearer {run.credentials.secret}\r\n".encode()
+        sent = sent.replace(b"\r\n", header, 1)
+    with capture_logs() as logs:
+        await send_invalid(URL(run.credentials.url).port or 0, sent)
+    assert [line for line in logs if line["log_level"] not in {"debug", "info"}] == []

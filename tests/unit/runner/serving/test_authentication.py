@@ -96,6 +96,19 @@ async def test_cache_is_bounded_and_has_only_digests(reviewer: TokenReviewer) ->
     assert "good" not in repr(reviewer)
 
 
+async def test_invalid_tokens_displace_no_valid_one(reviewer: TokenReviewer, server: ApiServer, time: Time) -> None:
+    assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
+    for number in range(CACHE_SIZE + 50):
+        await reviewer.authorize(f"bad{number}", "get", "/metrics")
+    before = len(server.asked)
+    assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
+    assert len(server.asked) == before
+    time.seconds = 11.0
+    await reviewer.authorize("bad", "get", "/metrics")
+    await reviewer.authorize("bad", "get", "/metrics")
+    assert len(server.asked) == before + 1, "rejections are cached again once the others have expired"
+
+
 async def test_error_is_not_cached(reviewer: TokenReviewer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(_obj: RawObject) -> Any:
         raise UnreachableError("connection refused")
