@@ -193,7 +193,7 @@ class Reconciler:
         is_selected = self.watch.selector.matches(labels_of(context.obj))
         if not is_selected and not (deleting and has_own_finalizer and note == selector):
             if deleting and has_own_finalizer:
-                message = "Not cleaning up an object that the selector doesn't match: set its labels back if it is ours"
+                message = "Not cleaning up an object without matching labels; to clean it up here, set the labels back"
                 logger.info(message, selector=selector, finalizer_of=note)
             else:
                 logger.info("The labels no longer match the selector; the role does not run")
