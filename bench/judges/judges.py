@@ -284,6 +284,10 @@ JUDGES: Final = (
         "tests/integration/targets",
         _kubernetes_core,
         differences={
+            "k8s_apply": DocumentedDifference(
+                "assert that operation failed with conflicts",
+                "the first manager of an applied object keeps managing the owner reference that the proxy has added",
+            ),
             "k8s_full": DocumentedDifference(
                 "assert that validate_certs caused a failure (and therefore was correctly translated to verify_ssl)",
                 "the proxy of a run serves HTTP on loopback, so it has no certificate that an authority could reject",

@@ -4,6 +4,8 @@ The guide only describes how to build and push images, which needs a builder and
 tests.
 """
 
+import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -16,11 +18,15 @@ import yaml
 from rolecall.cli.ansible_operator import parser
 from rolecall.cli.parsing import join_flag_values
 from rolecall.cli.run import ansible_operator_settings
+from rolecall.kube.references import GVK
+from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.binaries import find_binaries
-from tests.guides import guide
+from tests.guides import REMOVE_OBSERVED_GENERATION, guide
 from tests.integration.example_projects import MEMCACHED
 from tests.integration.shell import do
+from tests.kstatus.judge import Judge
 from tests.outcomes import Done, check
+from tests.support.world import World
 
 GUIDE = guide("docs/guides/migrate.md")
 MANAGER = "config/manager/manager.yaml"
@@ -92,3 +98,29 @@ def test_changed_manifests_give_runs_time_to_finish_and_several_workers(all_done
 def test_the_way_back_restores_the_dockerfile(all_done: list[Done], work: Path) -> None:
     assert all_done
     assert (work / "Dockerfile").read_text() == (MEMCACHED.path / "Dockerfile").read_text()
+
+
+async def test_objects_are_current_for_kstatus_after_the_command_that_removes_the_observed_generation(
+    world: World, judge: Judge, control_plane: ControlPlane
+) -> None:
+    """The Operator SDK's program changes its conditions, and keeps the field as rolecall has written it last."""
+    memcached = GVK("cache.example.com", "v1alpha1", "Memcached")
+    manifest = (MEMCACHED.path / "config/samples/cache_v1alpha1_memcached.yaml").read_text()
+    running = {"type": "Running", "status": "True", "reason": "Successful", "message": "Awaiting next reconciliation"}
+    names = ["memcached-sample", "other"]
+    for name in names:
+        await world.create(manifest.replace("memcached-sample", name))
+    for name in names:
+        await world.patch(memcached, name, {"status": {"observedGeneration": 1, "conditions": [running]}}, "status")
+        await world.patch(memcached, name, {"spec": {"size": 5}})
+    assert judge.words([await world.get(memcached, name) for name in names]) == ["InProgress"] * 2
+    command = REMOVE_OBSERVED_GENERATION.replace("kubectl ", f"kubectl --namespace={world.namespace} ")
+    own = {
+        "KUBECONFIG": str(control_plane.kubeconfig),
+        "PATH": f"{control_plane.program_directory}:{os.environ['PATH']}",
+    }
+    words = ["bash", "-o", "pipefail", "-c", command]
+    await asyncio.to_thread(subprocess.run, words, env={**os.environ, **own}, check=True)
+    objects = [await world.get(memcached, name) for name in names]
+    assert judge.words(objects) == ["Current"] * 2
+    assert [each["status"] for each in objects] == [{"conditions": [running]}] * 2
