@@ -84,6 +84,6 @@ def test_targets_run_directly_cold_and_warm_and_a_difference_fails_the_command(t
     row, _, *details = done.stdout.splitlines()[2:]
     assert row == "| kubernetes.core | 4 | 3 of 4 | 2 of 3 | 2 of 3 | 1 |"
     differs, fails = details
-    assert "differs: differs; cold failed in *Fail in a run*: " in differs
-    assert "; warm failed in *Fail in a run*: " in differs
-    assert "fails: not possible here; direct failed in *fails : Need a real pod*: " in fails
+    assert "differs: differs; cold failed in `Fail in a run`: " in differs
+    assert "; warm failed in `Fail in a run`: " in differs
+    assert "fails: not possible here; direct failed in `fails : Need a real pod`: " in fails
