@@ -22,11 +22,10 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile.status_writer import Primaries
-from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.runs.process_marks import processes_of_run
-from rolecall.runner.warm.starter import starter_for
 from rolecall.system.processes import KILL_LIMIT_SECONDS, kill_all, reap_children
 from rolecall.workbench.crashtest.object_under_test import UNINTERRUPTED_LIMITS, ObjectUnderTest, Snapshot
+from rolecall.workbench.crashtest.processes import Processes, running_processes
 from rolecall.workbench.crashtest.results import CrashTest
 from rolecall.workbench.crashtest.simulated_operator import SimulatedOperator
 from rolecall.workbench.crashtest.tester import CrashTester, CrashTestRequest, opened_tester
@@ -63,12 +62,12 @@ class Prepared:
     targets: Targets
     sandbox: Sandbox
     cluster: Client
-    runner: ProcessRunner
+    processes: Processes
 
 
 @asynccontextmanager
 async def prepared_for(
-    project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), **asked: Any
+    project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), seed: int = 0, **asked: Any
 ) -> AsyncIterator[Prepared]:
     """Yield what is needed to try an object that does not exist yet, in a sandbox that is forgotten afterward.
 
@@ -87,8 +86,8 @@ async def prepared_for(
         ):
             reap_children()
             try:
-                async with starter_for(plan.watches, warm=plan.settings.warm) as starter:
-                    yield Prepared(plan, targets, sandbox, cluster, ProcessRunner(starter))
+                async with running_processes(plan.watches, warm=plan.settings.warm, seed=seed) as processes:
+                    yield Prepared(plan, targets, sandbox, cluster, processes)
             finally:
                 await sandbox.forget()
 
@@ -101,7 +100,7 @@ async def crash_tester_of(
     directory = project.directory / "records" / f"{obj['kind']}-{obj['metadata']['name']}"
     async with prepared_for(project, clusters, obj, others) as prepared:
         request, source = CrashTestRequest(prepared.plan, directory, **asked), RememberingSource(prepared.cluster)
-        async with opened_tester(request, prepared.sandbox, source, prepared.runner) as crash_tester:
+        async with opened_tester(request, prepared.sandbox, source, prepared.processes) as crash_tester:
             yield crash_tester, prepared.targets
 
 

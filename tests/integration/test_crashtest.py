@@ -277,13 +277,13 @@ async def test_second_sandbox_finds_the_same_and_trials_are_reported_in_their_or
     monkeypatch.setattr(tester, "_SECOND_SANDBOX_SECONDS", 0.0)
     monkeypatch.setattr(Trials, "at", at_with_second_first)
     async with crash_tester_of(project, clusters, of_case(PLAIN, "password")) as (crash_tester, targets):
-        importer, runner = crash_tester.context.importer, crash_tester.context.runner
+        importer, processes = crash_tester.context.importer, crash_tester.processes
 
         @asynccontextmanager
         async def another() -> AsyncIterator[CrashTester]:
             async with (
                 running_sandbox(print) as sandbox,
-                opened_tester(crash_tester.request, sandbox, importer.source, runner) as other,
+                opened_tester(crash_tester.request, sandbox, importer.source, processes) as other,
             ):
                 yield other
 

@@ -131,15 +131,16 @@ def _made(options: argparse.Namespace) -> "Exploration":
     from rolecall.workbench.explore.explorer import ExploreRequest, explore  # noqa: PLC0415
     from rolecall.workbench.explore.results import Example, header, rows_of  # noqa: PLC0415
 
-    seed = random.randrange(_MAX_SEED) if options.seed is None else options.seed  # noqa: S311 - a test, no secret
+    example = Example.read(options.replay) if options.replay else None
+    seed = example.seed if example else random.randrange(_MAX_SEED)  # noqa: S311 - a test, no secret
     request = ExploreRequest(
         plan_request(options),
         options.examples,
-        seed,
+        seed if options.seed is None else options.seed,
         minutes=options.minutes,
         edits=options.edits or 0,
         only=options.field or "",
-        example=Example.read(options.replay) if options.replay else None,
+        example=example,
     )
     is_text = options.output == "text"
     with _directory(options.examples), progress_with_lines() as (report, show):

@@ -177,8 +177,12 @@ class ForkServer:
         loop.add_reader(control, self._read)
 
     @classmethod
-    async def launch(cls, contents: Sequence[Path]) -> Self:
-        """Start a server that prepares itself for the roles and playbooks in ``contents``. Raises OSError."""
+    async def launch(cls, contents: Sequence[Path], hash_seed: int = 0) -> Self:
+        """Start a server that prepares itself for the roles and playbooks in ``contents``. Raises OSError.
+
+        ``hash_seed`` orders sets in its runs, unless PYTHONHASHSEED does; 0 is a random one.
+        """
+        seed = {"PYTHONHASHSEED": str(hash_seed)} if hash_seed else {}
         with ExitStack() as undo:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.enter_context(ours)
@@ -191,7 +195,7 @@ class ForkServer:
                     *map(str, arguments),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
-                    env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
+                    env=seed | inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )

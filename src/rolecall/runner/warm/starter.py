@@ -70,6 +70,9 @@ class ForkserverStarter:
     on_replaced: OnReplaced = lambda _reason: None
     on_patches: OnPatches = lambda _statuses: None
     limits: StartLimits = StartLimits()
+    hash_seed: int = 0
+    """That of ``ForkServer.launch``."""
+
     server: ForkServer | None = field(default=None, init=False)
     """The server that forks new runs, if there is one."""
 
@@ -103,6 +106,15 @@ class ForkserverStarter:
             await run_in_thread(lambda: kill_run_processes(spec.ident))
             raise
         return process or await ColdStarter().start(spec)
+
+    async def renew(self, hash_seed: int) -> bool:
+        """Replace the server by one with another hash seed, unless it is starting; return whether this was done."""
+        if not self.server or not self.server.ready.done() or (self._preparing and not self._preparing.done()):
+            return False
+        self.hash_seed = hash_seed
+        self._retire(self.server)
+        await self._launch()
+        return True
 
     async def _fork(self, spec: RunSpec) -> RunProcess | None:
         """Return the forked process; None when the run has to start in a new interpreter. Raises OSError."""
@@ -182,7 +194,7 @@ class ForkserverStarter:
 
     async def _launch(self) -> None:
         try:
-            server = self.server = await ForkServer.launch(self.contents)
+            server = self.server = await ForkServer.launch(self.contents, self.hash_seed)
         except OSError as error:
             self._start_cold(error)
         else:
@@ -237,14 +249,15 @@ async def starter_for(
     warm: bool,
     on_replaced: OnReplaced = lambda _reason: None,
     on_patches: OnPatches = lambda _statuses: None,
+    hash_seed: int = 0,
 ) -> AsyncIterator[Starter]:
     """Yield the starter of runs; a warm one prepares itself in the background for the content of the watches.
 
-    ``on_replaced`` and ``on_patches`` are those of `ForkserverStarter`.
+    ``on_replaced``, ``on_patches``, and ``hash_seed`` are those of `ForkserverStarter`.
     """
     if not warm:
         yield ColdStarter()
         return
     contents = sorted(set().union(*map(watched_directories, watches)))
-    async with ForkserverStarter(contents, on_replaced=on_replaced, on_patches=on_patches) as starter:
+    async with ForkserverStarter(contents, on_replaced, on_patches, hash_seed=hash_seed) as starter:
         yield starter

@@ -90,6 +90,9 @@ class ObjectUnderTest:
 
     sandbox: Sandbox
     context: PlanContext
+    restarted: PlanContext
+    """The context with the runner of the operator that continues after an interruption."""
+
     target: Target
     resource: ApiResource
     other_objects: tuple[RawObject, ...] = ()
@@ -159,9 +162,6 @@ class ObjectUnderTest:
     async def _restore(self, state: SandboxState) -> None:
         self.context.interceptor.importer = await self.sandbox.restore(state)
 
-    def _operator(self, log: WriteLog, limits: Limits) -> SimulatedOperator:
-        return SimulatedOperator(self.context, self.target.watch, log, limits)
-
     async def uninterrupted(self, *, until_unchanged: bool | None = None) -> Uninterrupted:
         """Work from the current state until the object is idle, and with ``until_unchanged`` until nothing changes.
 
@@ -169,7 +169,7 @@ class ObjectUnderTest:
         """
         started, clock = datetime.now(UTC), time.monotonic()
         log, snapshots = WriteLog(resource=self.resource, primary=self._primary), list[Snapshot]()
-        operator = self._operator(log, UNINTERRUPTED_LIMITS)
+        operator = SimulatedOperator(self.context, self.target.watch, log, UNINTERRUPTED_LIMITS)
 
         def keep_snapshot() -> None:
             state, records = self.sandbox.snapshot(self.context.importer), tuple(operator.reconciles.recorder.records)
@@ -219,7 +219,7 @@ class ObjectUnderTest:
             objects=dict(snapshot.objects),
             with_status=set(snapshot.with_status),
         )
-        operator = self._operator(log, limits)
+        operator = SimulatedOperator(self.restarted, self.target.watch, log, limits)
 
         async def work(result: SettleResult) -> Interrupted:
             end = await end_state(self.context, log, objects)

@@ -29,6 +29,7 @@ MAX_ROUNDS: Final = 30
 MAX_REQUEUE_SECONDS: Final = 1.0
 """A requested run that is due later starts after this time."""
 
+_PERIOD: Final = (Cause("period"),)
 _QUIET_ROUNDS: Final = 2
 """So many rounds without a change, one after the other, would go on without one."""
 
@@ -66,6 +67,11 @@ class SimulatedOperator:
     log: WriteLog
     limits: Limits
     reconciles: PlannedReconciles = field(init=False)
+    unasked_changes: int = 0
+    """How many runs have changed something although none was due."""
+
+    _changing: int = 0
+    """How many of the last runs have succeeded, and changed something."""
 
     def __post_init__(self) -> None:
         """Let the log receive all writes."""
@@ -85,12 +91,15 @@ class SimulatedOperator:
         """Work until no reconcile is due, and with ``until_unchanged`` until one has changed nothing.
 
         ``is_expected`` returns whether the state is one that the role is known to leave unchanged; then the run that
-        would show this is saved. Raises KubeError and PlanError.
+        would show this is saved. **A role that succeeds, and changes something again and again, is never stuck**: if it
+        takes too long, it is endless. Raises KubeError and PlanError.
         """
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await self._settle(max_rounds, is_expected, until_unchanged=until_unchanged)
         except TimeoutError:
+            if self._changing >= _QUIET_ROUNDS:
+                return SettleResult(Outcome.ENDLESS, f"still changes after {self.limits.seconds:.0f} s")
             records = self.reconciles.recorder.records
             task = records[-1].unfinished_task if records else None
             where = f" at the task {task.name!r} ({task.path})" if task else ""
@@ -98,7 +107,7 @@ class SimulatedOperator:
 
     async def _settle(self, max_rounds: int, is_expected: StateCheck | None, *, until_unchanged: bool) -> SettleResult:
         causes: tuple[Cause, ...] = ()
-        quiet, failure = 0, ""
+        quiet, failure, self.unasked_changes, self._changing = 0, "", 0, 0
         for _ in range(max_rounds):
             changes, seen, generation = self.log.run_changes, await self._versions(), await self._generation()
             known = dict(self.log.objects)
@@ -106,6 +115,8 @@ class SimulatedOperator:
             if self.reconciles.stopped_at:
                 return SettleResult(Outcome.SETTLED)
             quiet = quiet + 1 if self.log.run_changes == changes else 0
+            self._changing = 0 if quiet or result.failed else self._changing + 1
+            self.unasked_changes += causes == _PERIOD and self._changing > 0
             own = {ident: version for ident, version in self.log.objects.items() if version != known.get(ident)}
             causes = await self._next_causes(seen | own)
             if not causes and await self._generation() > generation:
@@ -120,7 +131,7 @@ class SimulatedOperator:
             if not causes and until_unchanged and not quiet:
                 if is_expected is not None and await is_expected():
                     return SettleResult(Outcome.SETTLED)
-                causes = (Cause("period"),)
+                causes = _PERIOD
             elif not causes or (quiet >= _QUIET_ROUNDS and not self.reconciles.prunes_next):
                 return SettleResult(Outcome.SETTLED)
         return (

@@ -2,7 +2,8 @@
 
 The object is reconciled twice without an interruption: this numbers the writes and shows the end state. Then, for each
 write, the sandbox is reset to its state right after that write of the first time, and another operator continues, as if
-the first one had been killed there. The cluster receives nothing but reads.
+the first one had been killed there. It is another process, with another order of sets. The cluster receives nothing
+but reads.
 
 The processes of one role use little more than one CPU. So if the trials take long, a second sandbox does half of them.
 """
@@ -19,8 +20,6 @@ from typing import Final
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.runs.process import ProcessRunner, Runner
-from rolecall.runner.warm.starter import starter_for
 from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks
 from rolecall.workbench.comparison.end_states import Baseline, Difference, EndState
 from rolecall.workbench.comparison.masks import redactor
@@ -30,6 +29,7 @@ from rolecall.workbench.crashtest.object_under_test import (
     ObjectUnderTest,
     Uninterrupted,
 )
+from rolecall.workbench.crashtest.processes import Processes, running_processes
 from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.simulated_operator import MAX_REQUEUE_SECONDS, MAX_ROUNDS, Limits, Outcome
 from rolecall.workbench.plan.model import PlanError, PlanRequest
@@ -70,13 +70,13 @@ async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTria
     plan = request.plan
     async with await Client.connect(plan.settings.kubeconfig) as cluster:
         targets, source = await targets_of(plan, cluster), RememberingSource(cluster)
-        async with starter_for(plan.watches, warm=plan.settings.warm) as starter:
+        async with running_processes(plan.watches, warm=plan.settings.warm) as processes:
 
             @asynccontextmanager
             async def opened() -> AsyncIterator[CrashTester]:
                 async with (
                     running_sandbox(report) as sandbox,
-                    opened_tester(request, sandbox, source, ProcessRunner(starter)) as tester,
+                    opened_tester(request, sandbox, source, processes) as tester,
                 ):
                     yield tester
 
@@ -86,12 +86,12 @@ async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTria
 
 @asynccontextmanager
 async def opened_tester(
-    request: CrashTestRequest, sandbox: Sandbox, source: Source, runner: Runner
+    request: CrashTestRequest, sandbox: Sandbox, source: Source, processes: Processes
 ) -> AsyncIterator["CrashTester"]:
     """Yield a tester in a sandbox filled from a source, which must return the same objects again."""
     plan, importer = request.plan, sandbox.importer(source)
-    async with plan_context(plan.settings, importer, runner, runs_commands=plan.runs_commands) as context:
-        yield CrashTester(request, sandbox, context)
+    async with plan_context(plan.settings, importer, processes.runner, runs_commands=plan.runs_commands) as context:
+        yield CrashTester(request, sandbox, context, processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ class CrashTester:
     request: CrashTestRequest
     sandbox: Sandbox
     context: PlanContext
+    processes: Processes
     another: Callable[[], AbstractAsyncContextManager["CrashTester"]] | None = None
 
     async def test(self, targets: Targets, report: Report, on_trial: OnTrial) -> CrashTest:
@@ -135,6 +136,7 @@ class CrashTester:
         async def work(tested: ObjectUnderTest) -> None:
             for number in left:
                 report(f"Killing the operator after write {number} of {len(first.writes)}")
+                await self.processes.renew()
                 done[number] = await trials.at(number, self.request.records, tested)
                 while waiting and waiting[0] in done:
                     on_trial(done[waiting.popleft()])
@@ -142,7 +144,7 @@ class CrashTester:
         async def work_in(opened: AbstractAsyncContextManager[CrashTester]) -> None:
             async with opened as other:
                 await import_targets(other.context, targets)
-                await work(replace(trials.tested, sandbox=other.sandbox, context=other.context))
+                await work(other.in_its_sandbox(trials.tested))
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -160,7 +162,13 @@ class CrashTester:
         [target] = targets.single
         await import_targets(self.context, targets)
         resource = await self.context.client.resource(target.watch.gvk)
-        return ObjectUnderTest(self.sandbox, self.context, target, resource, targets.others)
+        restarted = replace(self.context, runner=self.processes.other)
+        return ObjectUnderTest(self.sandbox, self.context, restarted, target, resource, targets.others)
+
+    def in_its_sandbox(self, tested: ObjectUnderTest) -> ObjectUnderTest:
+        """Return an object under test of another sandbox in that of this tester."""
+        restarted = replace(self.context, runner=self.processes.other)
+        return replace(tested, sandbox=self.sandbox, context=self.context, restarted=restarted)
 
     def _edited(self, target: Target) -> RawObject | None:
         """Return the changed object that the request names, None if it names none."""

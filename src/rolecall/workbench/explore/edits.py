@@ -2,8 +2,9 @@
 
 An edit sets or removes one value, or two. Edits are listed in the order in which they most often show faults: booleans,
 enums, bounds, absent fields, items of lists, keys of maps, unusual strings, and pairs of fields that one task reads.
-Where a schema allows any value, the values of the spec stand in for one. An edit may lead to a spec that the API server
-rejects, so each is validated before it is made.
+**A field gets a value of each type that its schema allows**: one that allows integers and strings gets both, and one
+without a type gets every type. If the schema has no fields, the values of the spec stand in for it. An edit may lead to
+a spec that the API server rejects, so each is validated before it is made.
 """
 
 import copy
@@ -30,7 +31,13 @@ _MIN_CHARACTERS: Final = 3
 
 _MAX_DEPTH: Final = 8
 _SAMPLE: Final = "explored"
+_PERCENTAGE: Final = "50%"
+"""The string that Kubernetes most often accepts instead of an integer."""
 
+_MAX_INNER: Final = 10
+"""So many values of an absent object set one of its optional fields."""
+
+_OFF_STRINGS: Final = frozenset({"", "0", "no", "off", "none", "null", "false", "never", "disabled"})
 
 REMOVED: Final = object()
 """The value of an absent field."""
@@ -73,6 +80,23 @@ def _child(parent: Any, key: str | int) -> Any:
     if isinstance(parent, dict) and isinstance(key, str):
         return parent.setdefault(key, {})
     return parent[key] if isinstance(parent, list) and isinstance(key, int) and key < len(parent) else None
+
+
+def switches_off(before: Any, after: Any) -> bool:
+    """Return whether a value, or one inside it, is switched on before and off after.
+
+    Absent, null, false, zero, empty, and a word such as "none" are off.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        is_emptied = bool(before) and not after
+        return is_emptied or any(switches_off(value, after.get(name, REMOVED)) for name, value in before.items())
+    if isinstance(before, list) and isinstance(after, list):
+        return len(after) < len(before) or any(map(switches_off, before, after))
+    return _is_on(before) and (isinstance(before, dict | list) or not _is_on(after))
+
+
+def _is_on(value: Any) -> bool:
+    return value is not REMOVED and bool(value) and not (isinstance(value, str) and value.lower() in _OFF_STRINGS)
 
 
 def field_of(path: Path) -> str:
@@ -127,22 +151,25 @@ def _of_fields(schema: Schema, value: Mapping[str, Any], path: Path, used: froze
     for name, inner in (fields | rest).items():
         here = (*path, name)
         if name not in value:
-            yield from (("absent", here, sample) for sample in samples_of(inner))
+            yield from (("absent", here, sample) for sample in (*samples_of(inner), *_inner_samples(inner)))
             continue
         if _is_used(value[name], used):
             continue
         if name not in required:
             yield "map" if name in rest else "absent", here, REMOVED
         yield from _of_value(inner, value[name], here, used)
-    if not fields and len(path) < _MAX_DEPTH and (rest or isinstance(items, dict)):
-        sample = items if isinstance(items, dict) else next(iter(rest.values()))
+    is_open = isinstance(items, dict) or accepts_any_field(schema)
+    if len(path) < _MAX_DEPTH and (path or not fields) and (is_open or (rest and not fields)):
+        sample = items if isinstance(items, dict) else next(iter(rest.values()), {})
         yield from (("map", (*path, _SAMPLE), each) for each in samples_of(sample))
 
 
 def _of_value(schema: Schema, value: Any, path: Path, used: frozenset[str]) -> Iterator[_Found]:
     if schema.get("enum"):
         yield from (("enum", path, each) for each in schema["enum"] if each != value)
-    elif isinstance(value, bool):
+        return
+    yield from (("bound", path, each) for each in _of_other_types(schema, value))
+    if isinstance(value, bool):
         yield "boolean", path, not value
     elif isinstance(value, int | float):
         yield from (("bound", path, each) for each in _numbers(schema, value))
@@ -166,31 +193,75 @@ def _numbers(schema: Schema, value: float) -> Iterator[float]:
 
 def _of_list(schema: Schema, value: list[Any], path: Path, used: frozenset[str]) -> Iterator[_Found]:
     """Yield a list without its last, its first, and its middle item, without any, and with another one."""
-    items = schema.get("items") or (schema_of(value[0]) if value else {})
+    items = schema.get("items") or {}
     for index in dict.fromkeys((len(value) - 1, 0, len(value) // 2)) if value else ():
         yield "list", path, value[:index] + value[index + 1 :]
     yield "list", path, []
     yield from (("list", path, [*value, each]) for each in samples_of(items, value[0] if value else None))
-    if value and isinstance(value[0], dict):
-        yield from _of_fields({**schema_of(value[0]), **items}, value[0], (*path, 0), used)
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        if isinstance(item, dict):
+            for kind, where, new in _of_fields({**schema_of(item), **items}, item, (*path, index), used):
+                if (edit := f"{kind} {where[len(path) + 1 :]} {new!r}") not in seen:  # an equal one of another item
+                    seen.add(edit)
+                    yield kind, where, new
 
 
 def samples_of(schema: Schema, like: Any = None) -> list[Any]:
-    """Return one or two values that fit a schema, similar to another value; none if any value fits."""
+    """Return a value of each type that a schema allows, two of some types, similar to another value if it is given."""
     if isinstance(like, dict):
         return [{**like, **{name: f"{text}-2" for name, text in like.items() if name in ("name", "key")}}]
-    kind = schema.get("type", "string" if isinstance(like, str) else "")
     if schema.get("enum"):
         return list(schema["enum"])[:2]
+    number = min(max(schema.get("minimum", 1), 1), schema.get("maximum", 1))
+    items = [[each] for each in samples_of(schema["items"])] if schema.get("items") else []
     samples: dict[str, list[Any]] = {
         "boolean": [True, False],
-        "integer": [max(schema.get("minimum", 1), 1)],
-        "number": [max(schema.get("minimum", 1), 1)],
+        "integer": [number],
+        "number": [number],
         "string": [_SAMPLE],
-        "array": [[], *([each] for each in samples_of(schema["items"])[:1])] if schema.get("items") else [[]],
-        "object": [_sample_object(schema)],
+        "array": [[], *items],
+        "object": [_sample_object(schema), *([{_SAMPLE: _SAMPLE}] if accepts_any_field(schema) else [])],
     }
-    return samples.get(kind, [])
+    if is_int_or_string(schema):
+        return [number, _PERCENTAGE, _SAMPLE]
+    kind = schema.get("type") or (None if accepts_any_field(schema) else schema_of(like).get("type"))
+    return samples.get(kind, []) if kind else [True, number, _SAMPLE, [_SAMPLE], {_SAMPLE: _SAMPLE}]
+
+
+def is_int_or_string(schema: Schema) -> bool:
+    """Return whether a schema allows both integers and strings."""
+    types = {each.get("type") for name in ("anyOf", "oneOf") for each in schema.get(name) or ()}
+    is_marked = schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string"
+    return bool(is_marked) or {"integer", "string"} <= types
+
+
+def accepts_any_field(schema: Schema) -> bool:
+    """Return whether a schema allows fields that it doesn't describe."""
+    return schema.get("x-kubernetes-preserve-unknown-fields") is True or schema.get("additionalProperties") is True
+
+
+def _of_other_types(schema: Schema, value: Any) -> list[Any]:
+    """Return values of the other types that the schema of a value allows."""
+    if is_int_or_string(schema):
+        found = [*([str(value)] if isinstance(value, int) else []), *samples_of(schema)]
+    else:
+        found = [] if schema.get("type") and value is not None else samples_of(schema)
+    return [each for each in found if type(each) is not type(value)]
+
+
+def _inner_samples(schema: Schema) -> list[Any]:
+    """Return objects with one of the optional fields that the schema of an absent object describes, or of its items."""
+    if schema.get("type") == "array":
+        return [[each] for each in _inner_samples(schema.get("items") or {})]
+    if not schema.get("properties"):
+        return []
+    base = _sample_object(schema)
+    found = [(kind, Change(path, value)) for kind, path, value in _of_fields(schema, base, (), frozenset())]
+    changes = [each for kind, each in found if kind not in ("bound", "string") and switches_off(each.value, REMOVED)]
+    first = {field_of(each.path): each for each in reversed(changes)}.values()
+    chosen = [*(each for each in changes if each in first), *(each for each in changes if each not in first)]
+    return [Edit("absent", (each,)).apply(base) for each in chosen[:_MAX_INNER]]
 
 
 def _sample_object(schema: Schema) -> dict[str, Any]:

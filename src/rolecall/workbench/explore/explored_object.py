@@ -1,7 +1,8 @@
 """The explored object in its sandbox: created with a spec, changed to another one, deleted, and settled each time.
 
 A fresh object is created in the sandbox as it was before the object existed. The state of the walk is captured before
-that, and restored after it.
+that, and restored after it. With ``elsewhere``, the runs are those of another operator process, whose order of sets
+differs.
 """
 
 import time
@@ -37,6 +38,9 @@ from rolecall.workbench.yaml_files import below
 LIMITS: Final = Limits(seconds=120.0, wait_seconds=10.0)
 _REJECTIONS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 _MAX_ROUNDS: Final = 12
+_MANY_CHANGES: Final = 4
+"""A role is rarely quiet if so many runs that nothing requires change something, even if the last one doesn't."""
+
 _NOTES: Final = ("rolecall.dev/", "kubectl.kubernetes.io/last-applied")
 
 
@@ -84,6 +88,9 @@ class ExploredObject:
 
     sandbox: Sandbox
     context: PlanContext
+    elsewhere: PlanContext
+    """The context with the runner of another operator process."""
+
     target: Target
     resource: ApiResource
     manifest: RawObject
@@ -143,11 +150,11 @@ class ExploredObject:
         """Return the manifest with a spec."""
         return {**self.manifest, "spec": dict(spec)}
 
-    async def create(self, spec: Spec, *, max_runs: int = _MAX_ROUNDS) -> Settled:
+    async def create(self, spec: Spec, *, max_runs: int = _MAX_ROUNDS, elsewhere: bool = False) -> Settled:
         """Create the object with a spec where it didn't exist, and settle it. Raises KubeError, SourceError."""
         await self.restore((self.empty, {}, {}))
         await self.context.client.create(self.with_spec(spec))
-        return await self.settle(max_runs=max_runs)
+        return await self.settle(max_runs=max_runs, elsewhere=elsewhere)
 
     async def change(self, spec: Spec) -> Settled:
         """Change the spec of the object, and settle it. Raises KubeError."""
@@ -173,12 +180,19 @@ class ExploredObject:
         await self.context.client.delete(self.target.watch.gvk, self.target.key)
         return await self.settle()
 
-    async def settle(self, *, max_runs: int = _MAX_ROUNDS) -> Settled:
+    async def run_again(self) -> Settled:
+        """Return the object after one more run of an unchanged spec; afterward, it is as before. Raises KubeError."""
+        async with self.aside():
+            settled = await self.settle(max_runs=1, elsewhere=True)
+            return replace(settled, age_seconds=time.monotonic() - self.began)
+
+    async def settle(self, *, max_runs: int = _MAX_ROUNDS, elsewhere: bool = False) -> Settled:
         """Work as an operator until no run is due, and nothing changes if that is expected. Raises KubeError."""
         started, clock, log = datetime.now(UTC), time.monotonic(), self._new_log()
         if isinstance(controllers := self.sandbox.controllers, InstantControllers):
             controllers.follow(log)
-        operator = SimulatedOperator(self.context, self.target.watch, log, LIMITS)
+        context = self.elsewhere if elsewhere else self.context
+        operator = SimulatedOperator(context, self.target.watch, log, LIMITS)
         result = SettleResult(Outcome.SETTLED)
         if await stored(self.context, self.ident) is not None:
             await operator.reconciles.follow_obsolete_objects(deletes=True)
@@ -191,6 +205,7 @@ class ExploredObject:
             await self._collect_garbage()
         failed, is_rejected = _failed_task(records[-1]) if is_stuck and records else (None, False)
         writers = [each.task for each in log.writes if each.origin is not None]
+        is_noisy = result.outcome is Outcome.ENDLESS or operator.unasked_changes >= _MANY_CHANGES
         end = await self._end()
         self.known = {ident: None for ident in self.known if ident in end or ident not in self.made}
         return Settled(
@@ -200,7 +215,7 @@ class ExploredObject:
             failure=(result.message or "the run failed") if is_stuck else "",
             failed=failed,
             is_rejected=is_rejected,
-            noisy=writers[-1] if result.outcome is Outcome.ENDLESS and writers else None,
+            noisy=writers[-1] if is_noisy and not is_stuck and writers else None,
             stopped_at=operator.reconciles.stopped_at,
         )
 

@@ -1,8 +1,12 @@
 """Explores the specs of one object: a walk of edits in a sandbox, each compared with a fresh object of the same spec.
 
-The first spec, S0, is made fresh twice, which shows the values that differ in every object. About a quarter of the
-edits lead back to an earlier spec. What an edit shows counts only if it is found again from the stored state of S0,
+Each spec is made fresh in another operator process than that of the walk, and if that differs, a second time in this
+one, which shows the values that differ in every object. Then one more run shows whether the other process changes the
+object of the walk. What an edit shows counts only if it is found again from the stored state of S0, the first spec,
 with this edit alone or with a few of those before it. The cluster receives nothing but reads.
+
+**The time is checked before each part of an edit, not only between edits**: when it is over, no edit begins, a symptom
+has one try to be found again, and what isn't complete a minute later is cut off.
 """
 
 import asyncio
@@ -10,7 +14,7 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,24 +27,28 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
-from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.runs.variables import snake_case
-from rolecall.runner.warm.starter import starter_for
+from rolecall.workbench.comparison.end_states import Difference
 from rolecall.workbench.comparison.masks import redactor
+from rolecall.workbench.comparison.reports import TaskName
+from rolecall.workbench.crashtest.processes import Processes, running_processes
 from rolecall.workbench.explore import rules
 from rolecall.workbench.explore.edits import Edit, Schema, Spec, changed_values, described, edits_of, pairs_of
 from rolecall.workbench.explore.explored_object import Captured, ExploredObject, SourceWithout, manifest_of
 from rolecall.workbench.explore.instant_controllers import InstantControllers
-from rolecall.workbench.explore.reduction import Walk, shortest
+from rolecall.workbench.explore.reduction import MAX_TRIES, Walk, shortest
 from rolecall.workbench.explore.results import VERDICTS, Example, Exploration, Finding, Row, Verdict, write_example
 from rolecall.workbench.explore.rules import Rule, Settled, Symptom
+from rolecall.workbench.explore.steps import Steps
 from rolecall.workbench.plan.model import PlanError, PlanRequest
 from rolecall.workbench.plan.planner import Report, Targets, import_targets, targets_of
 from rolecall.workbench.plan.reconciles import plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 
 OnRow = Callable[[Row], None]
-_SHARE_OF_RETURNS: Final = 0.25
+_LAST_PART_SECONDS: Final = 60.0
+"""How long what has begun may continue after the time is over."""
+
 _UNEDITED: Final = Row(0, "(none)", (), Verdict.SAME)
 
 
@@ -70,16 +78,21 @@ async def explore(request: ExploreRequest, report: Report, on_row: OnRow) -> Exp
     async with await Client.connect(plan.settings.kubeconfig) as cluster:
         targets = await targets_of(plan, cluster)
         async with (
-            starter_for(plan.watches, warm=plan.settings.warm) as starter,
+            running_processes(
+                plan.watches,
+                warm=plan.settings.warm,
+                seed=request.seed,
+                number=request.example.process if request.example else 0,
+            ) as processes,
             running_sandbox(report) as sandbox,
-            opened_explorer(request, sandbox, SourceWithout(cluster), ProcessRunner(starter), targets) as explorer,
+            opened_explorer(request, sandbox, SourceWithout(cluster), processes, targets) as explorer,
         ):
             return await explorer.explore(report, on_row)
 
 
 @asynccontextmanager
 async def opened_explorer(
-    request: ExploreRequest, sandbox: Sandbox, source: SourceWithout, runner: Runner, targets: Targets
+    request: ExploreRequest, sandbox: Sandbox, source: SourceWithout, processes: Processes, targets: Targets
 ) -> AsyncIterator["Explorer"]:
     """Yield an explorer of the only object of the targets in a sandbox that is filled from a source.
 
@@ -92,7 +105,7 @@ async def opened_explorer(
     if not plan.follows_controllers:
         sandbox = replace(sandbox, controllers=InstantControllers(plane=sandbox.plane, client=sandbox.client))
     importer = sandbox.importer(source)
-    async with plan_context(plan.settings, importer, runner, runs_commands=plan.runs_commands) as context:
+    async with plan_context(plan.settings, importer, processes.runner, runs_commands=plan.runs_commands) as context:
         resource = await importer.resource_of(target.watch.gvk)
         if resource is None:
             raise PlanError(f"{target.watch.gvk} isn't served by the cluster: apply its CustomResourceDefinition")
@@ -103,9 +116,11 @@ async def opened_explorer(
         await import_targets(context, targets)
         empty = await sandbox.capture(importer)
         given = frozenset((GVK.of_object(each), ObjectKey.of_object(each)) for each in targets.others)
-        explored = ExploredObject(sandbox, context, target, resource, manifest, empty, given)
+        elsewhere = replace(context, runner=processes.other)
+        explored = ExploredObject(sandbox, context, elsewhere, target, resource, manifest, empty, given)
         found = Exploration(f"{target.watch.gvk.kind} {target.key}", request.seed)
-        yield Explorer(request, explored, await source.schema(target.watch.gvk), found, (empty, {}, {}))
+        schema = await source.schema(target.watch.gvk)
+        yield Explorer(request, explored, processes, schema, found, (empty, {}, {}))
 
 
 @dataclass(slots=True)
@@ -114,6 +129,7 @@ class Explorer:
 
     request: ExploreRequest
     tested: ExploredObject
+    processes: Processes
     schema: Schema
     found: Exploration
     started: Captured
@@ -127,18 +143,30 @@ class Explorer:
     """Whether the first run of a fresh object led to its end state."""
 
     _ignored: frozenset[str] = frozenset()
+    _unstable: frozenset[str] = frozenset()
+    """The places that another process has changed in the last spec."""
+
+    _ends: float = float("inf")
     _unconfirmed: set[tuple[str, str, str]] = field(default_factory=set)
     _made: int = 0
     """How many tasks had made objects when the deletion was last tried."""
 
     async def explore(self, report: Report, on_row: OnRow) -> Exploration:
         """Explore until the limits are reached, or until the task is cancelled. Raises KubeError, PlanError."""
-        clock = time.monotonic()
+        clock, minutes, example = time.monotonic(), self.request.minutes, self.request.example
+        self._ends = clock + minutes * 60 if minutes and not example else float("inf")
+        limit = asyncio.timeout(self._ends - clock + _LAST_PART_SECONDS if minutes and not example else None)
         try:
-            report(f"Creating {self.found.title} twice")
-            if await self._start_from_first_spec(on_row):
-                example = self.request.example
-                await (self._replay(example, report, on_row) if example else self._walk(report, on_row))
+            async with limit:
+                report(f"Creating {self.found.title} twice")
+                if await self._start_from_first_spec(on_row):
+                    await (self._replay(example, report, on_row) if example else self._walk(report, on_row))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            number = self.found.edits + 1
+            self.found.notes[f"The time of --minutes was over before edit {number} was complete"] = None
+            self.found.is_unfinished = True
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
@@ -164,19 +192,27 @@ class Explorer:
         current = await tested.context.client.get(tested.target.watch.gvk, tested.target.key)
         self._start = dict(current.get("spec") or {})
         self.started = await tested.capture()
-        once = await tested.create(self._start, max_runs=1)
+        once = await tested.create(self._start, max_runs=1, elsewhere=True)
         self._needs_one_run = self._is_same(once, first)
-        self._fresh[self._key(self._start)] = [first, once] if self._needs_one_run else [first]
-        await self._fresh_of(self._start, 1)
+        if not self._needs_one_run:
+            await tested.restore(self.started)
+            unstable = await self._changes_elsewhere(first)
+            if unstable:
+                symptoms = rules.unstable_of(unstable, self._writers(first))
+                self._report(_UNEDITED, on_row, self._findings(symptoms))
+            self._ignored |= self._unstable
+            self._needs_one_run = self._is_same(once, first)
+        elsewhere = once if self._needs_one_run else await tested.create(self._start, elsewhere=True)
+        self._fresh[self._key(self._start)] = [elsewhere, first]
         await self.tested.restore(self.started)
         if symptoms := await self._symptoms_of_deletion():
-            self._report(_UNEDITED, on_row, [Finding(0, each, _UNEDITED.edit, deletes=True) for each in symptoms])
+            self._report(_UNEDITED, on_row, self._findings(symptoms, deletes=True))
         return True
 
     async def _leave_out_noise(self, noise: Symptom, on_row: OnRow) -> Settled:
         """Report once that every run changes something, leave that out from now on, and return a fresh object."""
         tested, spec = self.tested, dict(self.tested.manifest["spec"])
-        self._report(_UNEDITED, on_row, [Finding(0, noise, _UNEDITED.edit)])
+        self._report(_UNEDITED, on_row, self._findings([noise]))
         tested.expects_quiet = False
         idle = await tested.create(spec)
         later = await tested.settle()
@@ -192,36 +228,25 @@ class Explorer:
         if not edits:
             only = f" of {request.only}" if request.only else ""
             raise PlanError(f"{self.found.title}: there is nothing to edit{only}: its schema has no such fields")
-        ends = time.monotonic() + request.minutes * 60 if request.minutes else float("inf")
-        rest = [*edits, *dice.sample(edits, len(edits))][::-1]
-        history: list[Spec] = []
-        current: Spec = self._start
-        edit: Edit | None = None
-        has_failed = False
-        while rest and time.monotonic() < ends and not 0 < request.edits <= self.found.edits:
-            if has_failed and edit is None:  # even the earlier spec fails now
+        steps, history = Steps(self._start, edits, dice), list[Spec]()
+        while not self._is_over() and not 0 < request.edits <= self.found.edits and (step := steps.next()) is not None:
+            if step.resets:
                 await self.tested.restore(self.started)
-                history, current, has_failed = [], self._start, False
-            # What is switched off hides the effects of the edits that follow.
-            goes_back = has_failed or (edit is not None and edit.changes[0].value is False)
-            is_return = history != [] and current != self._start and (goes_back or dice.random() < _SHARE_OF_RETURNS)
-            edit = None if is_return else rest.pop()
-            wanted = edit.apply(current) if edit else self._earlier(history, dice, goes_back=goes_back)
-            spec = await self.tested.accepted(wanted)
+                history.clear()
+            before, fails = steps.current, False
+            spec = await self.tested.accepted(step.wanted)
             if spec is None:
                 self.found.rejected += 1
-            elif spec != current:
-                report(f"Edit {self.found.edits + 1}: {described(current, spec)}")
+            elif spec != before:
+                report(f"Edit {self.found.edits + 1}: {described(before, spec)}")
+                await self.processes.renew()
                 history.append(spec)
-                has_failed = await self._step(current, spec, edit, tuple(history), on_row)
-                current = spec
+                fails = await self._step(before, spec, step.edit, tuple(history), on_row)
+            steps.record(step, spec, fails=fails)
+        self.found.is_unfinished |= not self.found.edits and self._is_over()
 
-    def _earlier(self, history: Sequence[Spec], dice: random.Random, *, goes_back: bool) -> Spec:
-        """Return the spec before the last one if the walk goes back to it, otherwise S0 or one of the last specs."""
-        if goes_back:
-            return history[-2] if len(history) > 1 else self._start
-        others = [each for each in history[-6:-1] if each != history[-1]]
-        return dice.choice([self._start, *others])
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._ends
 
     async def _edits(self) -> list[Edit]:
         only, used = self.request.only, rules.names_in((await self._fresh_of(self._start)).end)
@@ -246,13 +271,16 @@ class Explorer:
         values, rule = changed_values(before, spec), Rule.RETURN if edit is None else Rule.FRESH
         verdict, message, symptoms = await self._tried(spec, values, rule)
         row = Row(0, self._show(described(before, spec)), tuple(values), verdict, message)
-        candidates = {each.key: Finding(0, each, row.edit) for each in symptoms}
+        unstable = self._unstable
+        candidates = {each.symptom.key: each for each in self._findings(symptoms, row.edit)}
         has_finalizer = bool(self.tested.target.watch.finalizer)
         is_new = len(self.tested.origins) > self._made or (has_finalizer and spec not in history[:-1])
         if verdict is Verdict.SAME and is_new:
             remaining = await self._symptoms_of_deletion()
-            candidates |= {each.key: Finding(0, each, row.edit, deletes=True) for each in remaining}
+            candidates |= {each.symptom.key: each for each in self._findings(remaining, row.edit, deletes=True)}
         confirmed = [each for each in candidates.values() if await self._is_confirmed(each, edit, history, values)]
+        if any(each.symptom.rule is Rule.QUIET for each in confirmed):
+            self._ignored |= unstable
         self._report(row, on_row, confirmed)
         return verdict is not Verdict.SAME
 
@@ -278,18 +306,38 @@ class Explorer:
         """Return what differs between a settled object and a fresh one."""
         if failure := rules.failure_of(walked, fresh, values):
             return [replace(failure, text=self._show(failure.text))]
-        noise = rules.noise_of(walked)
+        noise, self._unstable = rules.noise_of(walked), frozenset()
         found = rules.differences(fresh, fresh, walked, self._ignored, self._show)
+        if not found and not noise:
+            return []
+        unstable = await self._changes_elsewhere(walked)
+        quiet = [noise] if noise else rules.unstable_of(unstable, self._writers(walked))
         if found:
-            found = rules.differences(fresh, await self._fresh_of(spec, 1), walked, self._ignored, self._show)
+            ignored, again = self._ignored | self._unstable, await self._fresh_of(spec, 1)
+            found = rules.differences(fresh, again, walked, ignored, self._show)
         others = [each for each in found if not rules.is_kept(each)]
         self.found.kept += len(found) - len(others)
-        ends = {**fresh.end, **walked.end}
-        writers = {
-            (ends[ident].title, path): task for (ident, path), task in self.tested.writers.items() if ident in ends
-        }
-        symptoms = [rules.symptom_of(each, rule, writers, prunes=self.tested.prunes) for each in others]
-        return [*([noise] if noise else []), *symptoms]
+        writers = self._writers(fresh, walked)
+        return [*quiet, *(rules.symptom_of(each, rule, writers, prunes=self.tested.prunes) for each in others)]
+
+    async def _changes_elsewhere(self, walked: Settled) -> list[Difference]:
+        """Return what a run of another process changes in a settled object, and remember the places."""
+        later = await self.tested.run_again()
+        is_complete = not later.failure and not later.stopped_at
+        found = rules.differences(walked, walked, later, self._ignored, self._show) if is_complete else []
+        self._unstable = frozenset(map(rules.noise_place_of, found))
+        return found
+
+    def _writers(self, *settled: Settled) -> dict[tuple[str, str], TaskName]:
+        """Return the tasks that wrote objects and fields, by the titles of the objects."""
+        titles = {ident: obj.title for each in settled for ident, obj in each.end.items()}
+        return {(titles[ident], path): task for (ident, path), task in self.tested.writers.items() if ident in titles}
+
+    def _findings(
+        self, symptoms: Iterable[Symptom], edit: str = _UNEDITED.edit, *, deletes: bool = False
+    ) -> list[Finding]:
+        """Return symptoms as findings without a number."""
+        return [Finding(0, each, edit, deletes=deletes, process=self.processes.number) for each in symptoms]
 
     async def _symptoms_of_deletion(self) -> list[Symptom]:
         """Return what remains if the object is deleted now; it exists afterward."""
@@ -304,16 +352,17 @@ class Explorer:
     async def _fresh_of(self, spec: Spec, number: int = 0, walked: Settled | None = None) -> Settled:
         """Return one of several fresh objects with a spec, by its number; afterward, the sandbox is as before.
 
-        One run of the first one is enough if it leads to the end state of ``walked``, another object with this spec.
+        The first one has runs in another process, the others in that of the walk. One run of the first one is enough
+        if it leads to the end state of ``walked``, another object with this spec.
         """
         found = self._fresh.setdefault(self._key(spec), [])
         if len(found) <= number:
             async with self.tested.aside():
-                if walked is not None and self._needs_one_run:
-                    once = await self.tested.create(spec, max_runs=1)
+                if walked is not None and self._needs_one_run and not found:
+                    once = await self.tested.create(spec, max_runs=1, elsewhere=True)
                     found += [once] if self._is_same(once, walked) else []
                 while len(found) <= number:
-                    found.append(await self.tested.create(spec))
+                    found.append(await self.tested.create(spec, elsewhere=not found))
         return found[number]
 
     def _is_same(self, once: Settled, walked: Settled) -> bool:
@@ -340,8 +389,13 @@ class Explorer:
             return key in await self._keys_of(walk, values, deletes=candidate.deletes)
 
         async with self.tested.aside():
-            candidate.walk = await shortest(self._start, history, edit, shows)
-        if not candidate.walk:
+            candidate.walk = await shortest(
+                self._start, history, edit, shows, lambda tries: tries >= MAX_TRIES or self._is_over()
+            )
+        if not candidate.walk and self._is_over():
+            self.found.is_unfinished = True
+            self.found.notes[f"Seen once before the time was over: {candidate.symptom.text}"] = None
+        elif not candidate.walk:
             self._unconfirmed.add(key)
             self.found.notes[f"Seen once, and not again from the first spec: {candidate.symptom.text}"] = None
         return bool(candidate.walk)
@@ -367,7 +421,8 @@ class Explorer:
         for each in new:
             self.found.findings.append(each)
             each.number = len(self.found.findings)
-            write_example(each, self._start or dict(self.tested.manifest["spec"]), self.request.examples)
+            start = self._start or dict(self.tested.manifest["spec"])
+            write_example(each, start, self.request.examples, self.request.seed)
         verdict = next((VERDICTS[each.symptom.rule] for each in found.values()), row.verdict)
         number = self.found.edits + bool(row.fields)
         numbers = tuple(each.number for each in again)

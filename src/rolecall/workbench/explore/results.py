@@ -51,6 +51,9 @@ class Finding:
     walk: Walk = ()
     deletes: bool = False
     count: int = 1
+    process: int = 0
+    """The number of the other process."""
+
     example: Path | None = None
 
 
@@ -71,7 +74,8 @@ class Row:
 class Exploration:
     """The rows and findings of one object, filled while the walk goes on.
 
-    ``rejected`` counts the edits that the API server rejected, ``kept`` differences of objects that roles keep.
+    ``rejected`` counts the edits that the API server rejected, ``kept`` differences of objects that roles keep. It
+    ``is_unfinished`` if the time was over before the first edit, or before something was found again.
     """
 
     title: str
@@ -81,6 +85,7 @@ class Exploration:
     notes: dict[str, None] = field(default_factory=dict)
     withheld: tuple[TaskName, ...] = ()
     stopped_at: str = ""
+    is_unfinished: bool = False
     rejected: int = 0
     kept: int = 0
     was_interrupted: bool = False
@@ -96,7 +101,9 @@ class Exploration:
         """The exit code of the command: a finding takes precedence over what could not be tried."""
         if self.findings:
             return ExitCode.DIFFERENT
-        is_incomplete = self.stopped_at or any(each.verdict is Verdict.NOT_TRIED for each in self.rows)
+        is_incomplete = (
+            self.stopped_at or self.is_unfinished or any(each.verdict is Verdict.NOT_TRIED for each in self.rows)
+        )
         return ExitCode.INCOMPLETE if is_incomplete else ExitCode.SAME
 
 
@@ -188,22 +195,28 @@ def _finding_to_json(found: Finding) -> dict[str, Any]:
     return head | texts | {"count": found.count, "example": str(found.example or "")}
 
 
-def write_example(found: Finding, start: Any, directory: Path) -> None:
+def write_example(found: Finding, start: Any, directory: Path, seed: int) -> None:
     """Write the specs that show a finding to a file of the directory. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{found.number}-{found.symptom.rule}.json"
-    content = {"format": FORMAT, "finding": found.symptom.text, "deletes": found.deletes, "from": start}
+    processes = {"seed": seed, "process": found.process}
+    content = {"format": FORMAT, "finding": found.symptom.text, **processes, "deletes": found.deletes, "from": start}
     path.write_text(json.dumps({**content, "specs": list(found.walk)}, indent=2, ensure_ascii=False) + "\n")
     found.example = path
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The content of an example: the first spec, the ones that follow, and whether the object is deleted then."""
+    """The content of an example: the first spec, the ones that follow, and whether the object is deleted then.
+
+    ``seed`` and ``process`` decide the hash seeds of its processes.
+    """
 
     start: dict[str, Any]
     walk: Walk
     deletes: bool
+    seed: int = 0
+    process: int = 0
 
     @classmethod
     def read(cls, path: Path) -> "Example":
@@ -213,7 +226,8 @@ class Example:
             if content["format"] != FORMAT:
                 raise PlanError(f"{path}: expected format {FORMAT}, found {content['format']!r}")
             specs = [content["from"], *content["specs"]]
-            return cls(dict(specs[0]), tuple(map(dict, specs[1:])), bool(content["deletes"]))
+            processes = int(content["seed"]), int(content["process"])
+            return cls(dict(specs[0]), tuple(map(dict, specs[1:])), bool(content["deletes"]), *processes)
         except OSError as error:
             raise PlanError(f"{path}: cannot be read: {error.strerror}") from error
         except (ValueError, LookupError, TypeError) as error:

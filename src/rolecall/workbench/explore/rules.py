@@ -1,12 +1,12 @@
 """The rules of the test: what follows from a settled object, and from a fresh one with the same spec. Pure.
 
 ``fresh``: edits end as an object created with the last spec. ``return``: a spec that the object had before ends as it
-did then. ``quiet``: a second run of a spec changes nothing. ``valid``: a spec that the API server accepts doesn't fail
-in the role. ``delete``: nothing that runs made remains after the deletion.
+did then. ``quiet``: a second run of a spec changes nothing, nor does one in another process. ``valid``: a spec that the
+API server accepts doesn't fail in the role. ``delete``: nothing that runs made remains after the deletion.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -35,6 +35,7 @@ _OWN_ANNOTATIONS: Final = "rolecall.dev/"
 _IMMUTABLE: Final = (
     "delete and create the object if its field can't be changed, or add the rule self == oldSelf to the CRD"
 )
+_UNSTABLE: Final = "write only values that stay the same: sort what comes from a set, whose order each process chooses"
 _INDEX: Final = re.compile(r"\[\d+\]")
 
 
@@ -202,6 +203,18 @@ def noise_of(walked: Settled) -> Symptom | None:
         return None
     text = f"every run changes something{_at(walked.noisy)}"
     return Symptom(Rule.QUIET, walked.noisy, "", text, "make the task idempotent: write only values that stay the same")
+
+
+def unstable_of(found: Sequence[Difference], writers: Mapping[tuple[str, str], TaskName]) -> list[Symptom]:
+    """Return a symptom for each task whose values another process of the operator changes; ``found`` are these."""
+    symptoms: dict[TaskName | None, Symptom] = {}
+    for each in found:
+        path = _INDEX.sub("", each.path)
+        task = writers.get((each.subject, path)) or writers.get((each.subject, ""))
+        where = f"{each.subject}: {_INDEX.sub('[]', each.path)}" if each.path else each.subject
+        text = f"another process of the operator changes {where}"
+        symptoms.setdefault(task, Symptom(Rule.QUIET, task, "", text, _UNSTABLE))
+    return list(symptoms.values())
 
 
 def deletion_of(settled: Settled, primary: ObjectId, made: Mapping[ObjectId, TaskName | None]) -> list[Symptom]:

@@ -53,7 +53,7 @@ async def assert_starts_cold(forkserver: ForkserverStarter, spec: RunSpec) -> No
 async def test_runs_start_cold_if_server_cannot_be_launched(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    async def launch(_contents: Sequence[Path]) -> ForkServer:
+    async def launch(_contents: Sequence[Path], _hash_seed: int) -> ForkServer:
         raise BlockingIOError("no process left")
 
     monkeypatch.setattr(ForkServer, "launch", launch)
@@ -178,7 +178,7 @@ async def test_run_does_not_wait_for_server_that_needs_too_much_cpu_time(
 async def test_server_that_exits_again_and_again_is_started_ever_more_rarely(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    async def launch(_contents: Sequence[Path]) -> ForkServer:
+    async def launch(_contents: Sequence[Path], _hash_seed: int) -> ForkServer:
         raise BlockingIOError("no process left")
 
     now = 0.0

@@ -94,6 +94,79 @@ def test_map_loses_and_gains_a_key() -> None:
     assert values_at("map", "labels", "explored") == ["explored"]
 
 
+INT_OR_STRING: dict[str, Any] = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+}
+ANY: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+def types_of(schema: dict[str, Any], spec: dict[str, Any], name: str) -> set[type]:
+    """Return the types that a field gets, of its value or, inside a list, of the items."""
+    values = [each.changes[0].value for each in edits_of({"properties": schema}, spec)]
+    names = [field_of(each.changes[0].path) for each in edits_of({"properties": schema}, spec)]
+    found = [value for one, value in zip(names, values, strict=True) if one == name and value is not REMOVED]
+    is_list = schema[name].get("type") == "array"
+    return {type(item) for value in found for item in (value if is_list else [value])}
+
+
+@pytest.mark.parametrize("spec", [{}, {"port": 80}, {"port": "http"}, {"port": "80%"}])
+def test_field_for_integers_and_strings_gets_both(spec: dict[str, Any]) -> None:
+    for schema in (INT_OR_STRING, {"x-kubernetes-int-or-string": True}):
+        assert types_of({"port": schema}, spec, "port") == {int, str}
+
+
+@pytest.mark.parametrize("spec", [{}, {"ports": []}, {"ports": [80]}, {"ports": ["http"]}, {"ports": [80, "http"]}])
+def test_list_of_integers_and_strings_gets_items_of_both_types(spec: dict[str, Any]) -> None:
+    assert types_of({"ports": {"type": "array", "items": INT_OR_STRING}}, spec, "ports") == {int, str}
+
+
+def test_map_of_integers_and_strings_gets_values_of_both_types() -> None:
+    schema = {"limits": {"type": "object", "additionalProperties": INT_OR_STRING}}
+    for limits in ({}, {"cpu": 1}):
+        spec = {"limits": limits}
+        changes = [each.changes[0] for each in edits_of({"properties": schema}, spec) if each.kind == "map"]
+        assert {type(each.value) for each in changes} >= {int, str}
+
+
+@pytest.mark.parametrize("spec", [{}, {"config": None}, {"config": 3}, {"config": "x"}, {"config": []}, {"config": {}}])
+def test_field_without_a_type_gets_values_of_each_type(spec: dict[str, Any]) -> None:
+    assert types_of({"config": ANY}, spec, "config") >= {bool, int, str, list, dict} - {type(spec.get("config"))}
+
+
+@pytest.mark.parametrize("spec", [{"items": []}, {"items": [1]}, {}])
+def test_list_without_a_type_of_items_gets_items_of_each_type(spec: dict[str, Any]) -> None:
+    assert types_of({"items": {"type": "array", "items": ANY}}, spec, "items") == {bool, int, str, list, dict}
+
+
+@pytest.mark.parametrize("schema", [{"type": "object", **ANY}, {"type": "object", "additionalProperties": True}, ANY])
+@pytest.mark.parametrize("spec", [{}, {"config": {}}, {"config": {"a": 1}}])
+def test_object_with_any_fields_gets_a_field(schema: dict[str, Any], spec: dict[str, Any]) -> None:
+    edited = [each.apply(spec).get("config") for each in edits_of({"properties": {"config": schema}}, spec)]
+    assert any(isinstance(each, dict) and "explored" in each for each in edited)
+
+
+def test_each_option_of_an_absent_object_is_switched_on_with_what_is_required() -> None:
+    inner = {"type": "object", "properties": {"trace": {"type": "boolean"}}}
+    tls = {
+        "type": "object",
+        "required": ["secret"],
+        "properties": {"secret": {"type": "string"}, "enabled": {"type": "boolean"}, "log": inner},
+    }
+    base = {"secret": "explored"}
+    for schema, wrap in ((tls, lambda each: each), ({"type": "array", "items": tls}, lambda each: [each])):
+        edited = [each.apply({})["tls"] for each in edits_of({"properties": {"tls": schema}}, {})]
+        for value in (base, {**base, "enabled": True}, {**base, "log": {"trace": True}}):
+            assert wrap(value) in edited
+
+
+def test_option_is_edited_in_each_item_that_has_another_value() -> None:
+    spec: dict[str, Any] = {"ports": [{"tls": True}, {"tls": True}, {"tls": False}, {"debug": True}]}
+    edited = [each.apply(spec)["ports"] for each in edits_of(schema_of(spec), spec) if each.kind == "boolean"]
+    assert [[{"tls": False}, *spec["ports"][1:]], [*spec["ports"][:2], {"tls": True}, spec["ports"][3]]] == edited[:2]
+    assert [*spec["ports"][:3], {"debug": False}] in edited
+
+
 def test_string_gets_odd_strings() -> None:
     assert values_at("string", "image") == list(ODD_STRINGS)
 

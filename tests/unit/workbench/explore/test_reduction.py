@@ -37,6 +37,20 @@ async def test_return_keeps_the_spec_that_it_returns_from() -> None:
     assert await shortest(START, (on, other, START), None, shows) == (on, START)
 
 
+async def test_nothing_is_tried_after_the_first_try_if_the_time_is_over() -> None:
+    tried: list[Walk] = []
+
+    async def shows(walk: Walk) -> bool:
+        tried.append(walk)
+        return shown
+
+    for shown in (True, False):
+        walk = ({"size": 2}, {"size": 3}, {"size": 4})
+        found = await shortest(START, walk, None, shows, lambda _tries: True)
+        assert found == (({"size": 4},) if shown else ())
+    assert tried == [({"size": 4},)] * 2
+
+
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.lists(st.integers(0, 5), max_size=2), st.integers(0, 5))
 async def test_walk_is_minimal_and_shows_the_symptom(numbers: list[int], needed: list[int], last: int) -> None:
     specs = tuple({"size": 10 + each} for each in (*numbers, *needed, last))
@@ -45,7 +59,7 @@ async def test_walk_is_minimal_and_shows_the_symptom(numbers: list[int], needed:
         rest = iter(each["size"] for each in tried[:-1])
         return tried[-1]["size"] == 10 + last and all(10 + each in rest for each in needed)
 
-    found = await shortest(START, specs, None, shows, max_tries=100)
+    found = await shortest(START, specs, None, shows, lambda tries: tries >= 100)
     assert await shows(found)
     for index in range(len(found) - 1):
         assert not await shows((*found[:index], *found[index + 1 :]))

@@ -95,9 +95,10 @@ def test_document_has_every_row_and_finding() -> None:
 
 def test_example_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = finding()
-    write_example(found, {"tls": False}, tmp_path / "explore")
+    found.process = 3
+    write_example(found, {"tls": False}, tmp_path / "explore", 7)
     assert found.example == tmp_path / "explore" / "1-fresh.json"
-    assert Example.read(found.example) == Example({"tls": False}, found.walk, deletes=False)
+    assert Example.read(found.example) == Example({"tls": False}, found.walk, deletes=False, seed=7, process=3)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_example_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("{", "expected an example written by rolecall explore"),
         ('{"format": 1}', "expected an example written by rolecall explore"),
         ('{"format": 9, "from": {}, "specs": [], "deletes": false}', "expected format 1, found 9"),
-        ('{"format": 1, "from": {}, "specs": [3], "deletes": false}', "expected an example"),
+        ('{"format": 1, "from": {}, "specs": [3], "deletes": false, "seed": 1, "process": 0}', "expected an example"),
     ],
 )
 def test_bad_example_is_one_line(tmp_path: Path, content: str | None, message: str) -> None:
