@@ -238,7 +238,7 @@ async def test_run_with_other_credentials_deletes_nothing(world: World, things: 
     await made(one, "ConfigMap/a", "ConfigMap/b")
     await wants(one, "ConfigMap/a", admin=str(one.operator.kubeconfig))
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
-    [line, *_] = one.operator.messages("Nothing is pruned: the run may have left out objects", name="one")
+    [line, *_] = one.messages("Nothing is pruned: the run may have left out objects")
     assert "bypasses the credentials of the run with kubeconfig" in str(line)
 
 
@@ -258,7 +258,7 @@ async def test_hidden_options_delete_nothing(world: World, things: Things) -> No
     await become(world, {"ConfigMap/a", "ConfigMap/b"})
     await wants(one, "ConfigMap/a")
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
-    assert one.operator.messages("Nothing is pruned: the run may have left out objects", name="one")
+    assert one.messages("Nothing is pruned: the run may have left out objects")
 
 
 async def test_names_that_change_in_each_run_delete_nothing_and_end(world: World, things: Things) -> None:

@@ -139,13 +139,14 @@ class Client(Connection):
         """Replace an object or its subresource; its resourceVersion guards against concurrent changes."""
         resource = await self.resource(GVK.of_object(obj))
         key = ObjectKey.of_object(obj)
-        return await self._send_object(Request("PUT", resource.path_of(key, subresource), body=obj), resource, key)
+        request = Request("PUT", resource.path_of(key, subresource), body=obj)
+        return await self._send_object(request, resource, key, subresource)
 
     async def patch(self, gvk: GVK, key: ObjectKey, patch: object, subresource: str = "") -> RawObject:
         """Change an object with a JSON merge patch."""
         resource = await self.resource(gvk)
         request = Request("PATCH", resource.path_of(key, subresource), body=patch, content_type=MERGE_PATCH)
-        return await self._send_object(request, resource, key)
+        return await self._send_object(request, resource, key, subresource)
 
     async def delete(self, gvk: GVK, key: ObjectKey, preconditions: Mapping[str, str] | None = None) -> None:
         """Delete an object, with background propagation to its dependents. Raise NotFoundError.
@@ -248,20 +249,25 @@ class Client(Connection):
             reason = str(error)
         raise UnreachableError(f"the watch on {gvk} broke at an unreadable event: {reason}")
 
-    async def _send_object(self, request: Request, resource: ApiResource, key: ObjectKey) -> RawObject:
-        return _requested(await self._send(request), request, resource, key)
+    async def _send_object(
+        self, request: Request, resource: ApiResource, key: ObjectKey, subresource: str = ""
+    ) -> RawObject:
+        return _requested(await self._send(request), request, resource, key, subresource)
 
     async def _send(self, request: Request) -> RawObject:
         return read_object(await self.receive(request), f"{request.method} {request.path}")
 
 
-def _requested(obj: RawObject, request: Request, resource: ApiResource, key: ObjectKey) -> RawObject:
+def _requested(
+    obj: RawObject, request: Request, resource: ApiResource, key: ObjectKey, subresource: str = ""
+) -> RawObject:
     """Return the object in a response. Raise OtherObjectError if it isn't the requested one."""
     if not key.name:  # the API server generates it, or a review has none
         return obj
     expected = ObjectKey(key.namespace if resource.namespaced else "", key.name)
     gvk, found = GVK.of_object(obj), ObjectKey.of_object(obj)
-    is_kind = is_partial(obj) or gvk == resource.gvk
+    # Only the status has the object's kind: a scale is of kind Scale, and discovery doesn't tell the others' kinds.
+    is_kind = is_partial(obj) or subresource not in ("", "status") or gvk == resource.gvk
     if is_kind and found == expected:
         return obj
     request_line = f"{request.method} {request.path}"

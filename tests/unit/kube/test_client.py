@@ -113,6 +113,18 @@ async def test_other_object_than_requested_is_error(client: Client, api_server: 
             await send
 
 
+async def test_subresource_of_another_kind_is_that_of_the_object(client: Client, api_server: ApiServer) -> None:
+    """A scale is of kind Scale, and has the object's name."""
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": ONE["metadata"]}
+    api_server.respond(scale)
+    assert await client.patch(WIDGET, KEY, {"spec": {"replicas": 2}}, "scale") == scale
+    assert await client.replace(ONE, "scale") == scale
+    api_server.respond(scale | {"metadata": {"name": "two", "namespace": "default"}})
+    for send in (client.patch(WIDGET, KEY, {}, "scale"), client.patch(WIDGET, KEY, {}, "status")):
+        with pytest.raises(OtherObjectError):
+            await send
+
+
 @pytest.mark.parametrize(
     ("status", "kind"), [(404, NotServedError), (409, ConflictError), (410, GoneError), (500, KubeError)]
 )
