@@ -32,6 +32,7 @@ from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import field_requirement
 from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.clock import SYSTEM_CLOCK, Clock
 from rolecall.system.logs import get_logger
 
 logger = get_logger("client")
@@ -87,9 +88,10 @@ class Client(Connection):
         configuration: Configuration,
         on_request: OnRequest | None = None,
         source: ConfigurationSource | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(configuration, on_request, source)
-        self._discovery = Discovery(lambda path: self._send(Request("GET", path)))
+        super().__init__(configuration, on_request, source, clock)
+        self._discovery = Discovery(lambda path: self._send(Request("GET", path)), clock.monotonic)
 
     async def open(self, request: Request) -> aiohttp.ClientResponse:
         """Send a request; an error that contradicts discovery makes the next request discover again."""

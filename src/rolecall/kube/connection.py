@@ -33,6 +33,7 @@ from rolecall.kube.errors import (
 from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import RawObject
 from rolecall.kube.transport import http_proxy_of, new_session, text_of
+from rolecall.system.clock import SYSTEM_CLOCK, Clock
 
 LINE_BYTES: Final = 16 << 20
 """The maximum length of a watch event: JSON can be six times as long as the 1.5 MiB object that etcd accepts."""
@@ -75,7 +76,7 @@ class Connection:
     """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
 
     ``on_request`` is called for each request with the status (``<error>`` without a response), the method and the host.
-    Credentials are renewed from ``source``. Raise KubeError if the configuration cannot be used.
+    Credentials are renewed from ``source``, at times of ``clock``. Raise KubeError if the configuration cannot be used.
     """
 
     def __init__(
@@ -83,11 +84,12 @@ class Connection:
         configuration: Configuration,
         on_request: OnRequest | None = None,
         source: ConfigurationSource | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._configuration = configuration
         try:
             self._http_proxy = http_proxy_of(self.base_url, configuration.proxy)
-            self._credentials = Credentials(configuration, source)
+            self._credentials = Credentials(configuration, source, clock.monotonic)
         except UNUSABLE as error:
             raise KubeError(f"cannot reach the API server at {self.base_url}: {error}") from error
         self._host = urlsplit(self.base_url).netloc
@@ -96,7 +98,9 @@ class Connection:
         """What chose this cluster, see ``ConfigurationSource``."""
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None = None, on_request: OnRequest | None = None) -> Self:
+    async def connect(
+        cls, kubeconfig: str | None = None, on_request: OnRequest | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> Self:
         """Return a connection for a kubeconfig file, or for $KUBECONFIG, the pod's service account or ~/.kube/config.
 
         Raise KubeError if none of them can be used.
@@ -106,7 +110,7 @@ class Connection:
             configuration = await source.load()
         except UNUSABLE as error:
             raise KubeError(f"no usable configuration for the API server: {error}") from error
-        return cls(configuration, on_request, source)
+        return cls(configuration, on_request, source, clock)
 
     async def __aenter__(self) -> Self:
         """Return the connection itself."""

@@ -14,7 +14,6 @@ import atexit
 import datetime as dt
 import os
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -33,6 +32,7 @@ from rolecall.kube.official_client import (
     incluster_config,
 )
 from rolecall.kube.transport import http_proxy_of, text_of
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.files import ChangingFiles, OwnedDirectory
 from rolecall.system.logs import get_logger
 
@@ -209,7 +209,7 @@ class Credentials:
         self,
         configuration: Configuration,
         source: ConfigurationSource | None = None,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = SYSTEM_CLOCK.monotonic,
     ) -> None:
         self._source, self._now = source, now
         self._host = configuration.host

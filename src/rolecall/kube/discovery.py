@@ -16,7 +16,6 @@ leads to. Names that no quoting protects, because URLs are normalized, are rejec
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -26,6 +25,7 @@ from urllib.parse import quote
 from rolecall.kube.connection import Connection, ETagResponse, Request, read_object
 from rolecall.kube.errors import ApiError, InvalidNameError, KubeError, NotServedError, UnknownKindError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.system.clock import SYSTEM_CLOCK
 
 MAX_AGE_SECONDS: Final = 30.0
 """How long a resource list is used before it is fetched again."""
@@ -94,7 +94,7 @@ class Discovery:
     """
 
     fetch: Callable[[str], Awaitable[dict[str, Any]]]
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = SYSTEM_CLOCK.monotonic
     _cache: dict[tuple[str, str], tuple[ApiResource, ...]] = field(default_factory=dict)
     _expiries: dict[tuple[str, str], float] = field(default_factory=dict)
 

@@ -45,7 +45,7 @@ from rolecall.runner.serving.servers import Check, run_environment, serving
 from rolecall.runner.warm.starter import ForkserverStarter, starter_for
 from rolecall.runner.watch_controller import OperatorContext, WatchController
 from rolecall.system.blocking_work import running_in_background
-from rolecall.system.clock import LoopClock
+from rolecall.system.clock import SYSTEM_CLOCK, Clock
 from rolecall.system.files import OwnedDirectory, check_writable
 from rolecall.system.logs import get_logger
 
@@ -54,12 +54,14 @@ NESTING_LIMIT = 12_000
 """The API server accepts JSON up to 10,000 levels deep."""
 
 
-async def run_operator(
+async def run_operator(  # noqa: PLR0913 - the last four have defaults for an ordinary operator
     settings: Settings,
     watches: tuple[Watch, ...],
     runner: Runner | None = None,
     end_at: Callable[[float], None] | None = None,
     on_stop: Callable[[], object] = lambda: None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Run until a signal.
 
@@ -68,11 +70,14 @@ async def run_operator(
 
     With leader election, ``end_at`` is called with the time until which this process may run. ``on_stop`` is called
     after the last reconcile, before everything else stops.
+
+    All parts take the time from ``clock``, by default the system's, except for limits of processes, and for times of
+    files and certificates. Its monotonic time must pass as fast as that of the event loop.
     """
     check_directories(settings)
     election = election_of(settings)
     kinds = [watch.gvk for watch in watches]
-    metrics = OperatorMetrics(version("rolecall"), kinds)
+    metrics = OperatorMetrics(version("rolecall"), kinds, clock.monotonic)
     artifacts = ArtifactBudget(settings.max_artifacts_bytes)
     sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))  # a deeply nested object must not end it
     if not watches:
@@ -81,11 +86,10 @@ async def run_operator(
         logger.info("Watching namespaces", namespaces=list(settings.namespaces))
     else:
         logger.info("Watching all namespaces")
-    clock = LoopClock()
     async with (
         exporting(os.environ) as traces,
         nullcontext(runner) if runner else runner_of(settings, watches, metrics, artifacts) as chosen,
-        await Client.connect(settings.kubeconfig, metrics.count_request) as client,
+        await Client.connect(settings.kubeconfig, metrics.count_request, clock) as client,
     ):
         # Without credentials in the URL. The start names the cluster, because a wrong one is easily chosen.
         logger.info("Using this cluster", server=str(URL(client.base_url).with_user(None)), **client.origin)
@@ -104,19 +108,19 @@ async def run_operator(
             return elector is None or elector.may_write
 
         async with (
-            Proxy(client, settings.proxy_port, may_write) as proxy,
-            EventRecorder(client).running() as events,
+            Proxy(client, settings.proxy_port, may_write, clock=clock) as proxy,
+            EventRecorder(client, clock.now, clock.monotonic).running() as events,
             serving(settings, client, metrics, readiness_checks(manager, chosen)) as metrics_port,
             work_directory(settings) as root,
             ReadWatches(client, clock, kinds, metrics.count_read_watches).running() as reads,
         ):
-            recorder = Recorder.of_settings(settings, client, has_traces=traces is not None)
+            recorder = Recorder.of_settings(settings, client, has_traces=traces is not None, clock=clock)
             tracer = None
             if traces is not None:
-                recorder = recorder or Recorder(client, RecordMemory(0))  # traces are made from records
+                recorder = recorder or Recorder(client, RecordMemory(0), clock=clock)  # traces are made from records
                 tracer = traces(recorder, client.base_url, traces_unchanged=settings.trace_unchanged)
-            own_writes = OwnWrites(is_complete=shards is None)
-            discovery = SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None
+            own_writes = OwnWrites(clock.monotonic, is_complete=shards is None)
+            discovery = SharedDiscovery(AggregatedDiscovery(client), clock.monotonic) if settings.warm else None
             context = OperatorContext(
                 settings=settings,
                 proxy=proxy,

@@ -154,7 +154,7 @@ class WatchController:
         self.controller = Controller(watch.gvk, self.queue, workers, reconcile, self._needs_no_run_now)
 
     def _make_reconciler(self, context: OperatorContext) -> Reconciler:
-        settings = context.settings
+        settings, now = context.settings, context.manager.clock.now
         launcher = Launcher(
             watch=self.watch,
             settings=settings,
@@ -190,13 +190,14 @@ class WatchController:
             may_delete=may_delete,
             inventories=context.inventories,
             count=self._metrics.pruned,
+            now=now,
         )
         return Reconciler(
             watch=self.watch,
             pruner=pruner,
             primaries=primaries,
             launcher=launcher,
-            status=StatusWriter(primaries, readiness, report, settings.moves_changed_conditions),
+            status=StatusWriter(primaries, readiness, report, settings.moves_changed_conditions, now),
             self_triggers=self._self_triggers,
             events=EventReporter(context.events.record),
             default_period_seconds=settings.reconcile_period_seconds,

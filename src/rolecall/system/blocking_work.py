@@ -7,7 +7,6 @@ need them: a slow disk must block neither them nor the Lease.
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -52,15 +51,16 @@ async def kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
     The delay doubles from a second up to five minutes. Nothing dies silently: without this work, the operator would
     continue and look healthy.
     """
+    loop = asyncio.get_running_loop()
     delay = _FIRST_RESTART_SECONDS
     while True:
-        started = time.monotonic()
+        started = loop.time()
         try:
             await work()
             reason = "it ended"
         except Exception as error:  # noqa: BLE001 - logged
             reason = repr(error)
-        if time.monotonic() - started > _MAX_RESTART_SECONDS:
+        if loop.time() - started > _MAX_RESTART_SECONDS:
             delay = _FIRST_RESTART_SECONDS
         logger.error("Background task failed; starting it again", task=name, reason=reason, delay_seconds=delay)
         await asyncio.sleep(delay)

@@ -8,7 +8,7 @@ because it never jumps; it includes the time during which the machine is suspend
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Handle(Protocol):
@@ -46,6 +46,10 @@ class LoopClock:
         """Call ``callback`` on the running loop when ``monotonic()`` has reached ``when_monotonic``."""
         loop = asyncio.get_running_loop()
         return loop.call_later(max(0.0, when_monotonic - self.monotonic()), callback)
+
+
+SYSTEM_CLOCK: Final = LoopClock()
+"""The clock of a part that receives no other; ``run_operator`` passes its own to each part of an operator."""
 
 
 async def sleep(clock: Clock, seconds: float) -> None:

@@ -170,7 +170,7 @@ def test_start_names_the_cluster_before_the_first_request(
     async def reject(_connection: Connection, method: str, url: URL, *_: Any, **__: Any) -> None:
         requests.append(f"{method} {url}")
 
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise KubeError("the rest of the start is not needed")
 
     write_project(tmp_path, ROLE)

@@ -97,7 +97,7 @@ async def test_start_names_the_cluster(tmp_path: Path, monkeypatch: pytest.Monke
     if not by_flag:
         monkeypatch.setenv("KUBECONFIG", str(path))
 
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise KubeError("the rest of the start is not needed")
 
     monkeypatch.setattr(operator, "Proxy", stop)
@@ -121,7 +121,7 @@ async def test_start_in_a_pod_names_the_service_account(tmp_path: Path, monkeypa
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise KubeError("the rest of the start is not needed")
 
     monkeypatch.setattr(operator, "Proxy", stop)

@@ -4,7 +4,6 @@ Every string is escaped. There are no inline scripts and styles, because the pag
 """
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -17,6 +16,7 @@ from markupsafe import Markup
 
 from rolecall.kube.quantities import format_duration, time_text
 from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, until
+from rolecall.system.clock import SYSTEM_CLOCK
 
 NO_NAMESPACE: Final = "-"
 """Replaces the namespace of a cluster-scoped object in paths; it isn't a valid name of a namespace."""
@@ -91,7 +91,7 @@ def static_path(name: str) -> str:
 class Pages:
     """Renders the templates; ``now`` is the wall clock."""
 
-    now: Callable[[], float] = time.time
+    now: Callable[[], float] = SYSTEM_CLOCK.now
     _environment: Environment = field(init=False)
 
     def __post_init__(self) -> None:

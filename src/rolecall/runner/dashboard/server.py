@@ -12,7 +12,7 @@ import ipaddress
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -78,7 +78,7 @@ async def serving_dashboard(
             f"loopback, as in '127.0.0.1:{address.port}', which 'kubectl port-forward' reaches, or give "
             "--metrics-secure and --metrics-require-rbac, so that a token is needed"
         )
-    reviewer = TokenReviewer(client.create) if settings.metrics_require_rbac else None
+    reviewer = TokenReviewer(client.create, metrics.now) if settings.metrics_require_rbac else None
     application = dashboard_application(sources, Guard(reviewer, on_loopback))
     async with serving_tls(settings, metrics) as tls, serve(application, address, tls) as port:
         host = f"[{address.host}]" if ":" in address.host else address.host or "localhost"
@@ -90,8 +90,10 @@ def dashboard_application(sources: Sources, guard: "Guard") -> web.Application:
     """Return the application that serves the pages."""
     application = web.Application(middlewares=[guard.check])
     application.on_response_prepare.append(_add_headers)
-    lists, records = SharedResults(partial(list_view, sources)), RecordCache(sources.recorder)
-    handlers = _Handlers(sources, lists, records, ClusterViews(sources, records))
+    clock = sources.manager.clock
+    lists = SharedResults(partial(list_view, sources), clock.monotonic)
+    records = RecordCache(sources.recorder)
+    handlers = _Handlers(sources, lists, records, ClusterViews(sources, records), Pages(clock.now))
     application.router.add_get("/", handlers.objects)
     # Without a pattern, a segment has no braces.
     application.router.add_get("/kinds/{kind}/{namespace}/{name:[^/]+}", handlers.object)
@@ -106,7 +108,7 @@ class _Handlers:
     lists: SharedResults[Query, ListView]
     records: RecordCache
     cluster: ClusterViews
-    pages: Pages = field(default_factory=Pages)
+    pages: Pages
 
     async def objects(self, request: web.Request) -> web.Response:
         return await self._answer(request, "objects", await self.lists.get(query_of(request.query)))

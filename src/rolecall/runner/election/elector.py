@@ -9,6 +9,7 @@ Clocks of different machines are never compared: only the time since this replic
 
 import asyncio
 import math
+import random
 import socket
 import uuid
 from collections.abc import Callable, Coroutine
@@ -102,7 +103,7 @@ def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> El
             ) from None
     return Election(
         key=ObjectKey(namespace, settings.leader_election_id),
-        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        identity=f"{socket.gethostname()}_{uuid.UUID(int=random.getrandbits(128), version=4)}",
         lease_seconds=lease,
         renew_deadline_seconds=deadline,
         retry_seconds=min(_RETRY_SECONDS, deadline / _RETRIES_PER_DEADLINE),

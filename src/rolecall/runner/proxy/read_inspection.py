@@ -52,6 +52,7 @@ def inspect_read(  # noqa: PLR0913 - each of the last three is what one of the o
     body: bytes,
     info: RequestInfo,
     owner: Owner,
+    now: float,
     *,
     needs_content: bool,
     needs_keys: bool = False,
@@ -59,7 +60,8 @@ def inspect_read(  # noqa: PLR0913 - each of the last three is what one of the o
 ) -> Inspection:
     """Inspect the JSON of a response, which may be compressed; a body beyond the limit shows nothing.
 
-    A list that does not mention the owner is only decoded if its content is needed, or all its objects are.
+    A list that does not mention the owner is only decoded if its content is needed, or all its objects are. ``now`` is
+    the wall clock time in seconds.
     """
     plain = decompress(body, MAX_INSPECTED_BYTES)
     if plain is None or len(plain) > MAX_INSPECTED_BYTES:
@@ -77,7 +79,7 @@ def inspect_read(  # noqa: PLR0913 - each of the last three is what one of the o
         if needs_keys:
             keys.add(ObjectKey.of_object(obj))
         if may_name_owner or needs_all or info.verb != "list":
-            each = seen_object(info, obj, owner)
+            each = seen_object(info, obj, owner, now)
             if info.verb != "list" or each.is_own or each.waits_for:
                 seen.append(each)
 

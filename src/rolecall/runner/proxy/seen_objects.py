@@ -7,7 +7,6 @@ An object that *waits* isn't in the state that its spec describes, in the sense 
 less than it will do later.
 """
 
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,22 +55,22 @@ def is_own(obj: RawObject, owner: Owner) -> bool:
     return ownership is not None and not (has_other_owner or is_helms or is_taken or is_being_deleted(obj))
 
 
-def seen_object(info: RequestInfo, obj: RawObject, owner: Owner) -> SeenObject:
-    """Return what matters of an object in the response to a request."""
+def seen_object(info: RequestInfo, obj: RawObject, owner: Owner, now: float) -> SeenObject:
+    """Return what matters of an object in the response to a request; ``now`` is the wall clock time in seconds."""
     references = owner_references_of(obj)
     is_of_other = len(references) == 1 and references[0].uid != owner.uid
     is_kept = annotation_of(obj, PRUNE_ANNOTATION) == "false"
     other_owner_uid = references[0].uid if is_of_other and not is_kept else ""
-    waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj)  # the run is what the primary waits for
+    waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj, now)  # the run is what the primary waits for
     return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner), waits_for, other_owner_uid)
 
 
-def why_waiting(info: RequestInfo, obj: RawObject) -> str:
+def why_waiting(info: RequestInfo, obj: RawObject, now: float) -> str:
     """Return why an object isn't in the state of its spec, empty if it is. A Job waits until it has finished."""
     kind = str(obj.get("kind") or _KINDS.get(info.resource, ""))  # items of lists have none
     if (info.group, kind) == ("batch", "Job"):
         ended = {each["type"] for each in status_of(obj).get("conditions") or () if each["status"] == "True"}
         if not ended & {"Complete", "Failed"}:
             return "not finished"
-    verdict = verdict_on(GVK(info.group, info.version, kind), obj, time.time())
+    verdict = verdict_on(GVK(info.group, info.version, kind), obj, now)
     return "" if verdict.readiness is Readiness.READY else verdict.reason or verdict.readiness.value

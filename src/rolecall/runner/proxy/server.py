@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import secrets
 import socket
-import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -42,6 +41,7 @@ from rolecall.runner.proxy.sessions import (
 from rolecall.runner.proxy.upgrade import ConnectTunnels, forward_upgrade, is_own_address, is_upgrade
 from rolecall.runner.proxy.writes import Writes, removed_uids, with_delete_options
 from rolecall.runner.serving.authentication import basic_credentials, bearer_token
+from rolecall.system.clock import SYSTEM_CLOCK, Clock
 from rolecall.system.limited_listener import BACKLOG, LimitedListener, RequestLog
 from rolecall.system.logs import get_logger
 
@@ -69,11 +69,13 @@ class Proxy:
         port: int = 0,
         may_write: Callable[[], bool] = lambda: True,
         interceptor: RequestInterceptor | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
         self._host, self._port = "127.0.0.1", port
         self._may_write = may_write
         self._interceptor = interceptor
+        self._clock = clock
         self._sessions: dict[bytes, Session] = {}
         """The sessions by the digest of their secret, which is stored nowhere."""
         self._tunnels = ConnectTunnels()
@@ -147,7 +149,7 @@ class Proxy:
             info = parse(request.method, target)
             content_type = request.headers.get("Content-Type", "")
             context = TraceContext.of_request(request.headers, run.new_traceparent)
-            facts = caller.origin, request.method, target, info, time.time(), 0.0, content_type
+            facts = caller.origin, request.method, target, info, self._clock.now(), 0.0, content_type
             proxied = ProxiedRequest(*facts, context=context, session=session)
             response: web.StreamResponse | None = None
             try:
@@ -211,7 +213,8 @@ class Proxy:
             headers["Accept"] = "application/json"
         result = await self._writes.send(proxied, headers)
         if result.objects is not None:
-            proxied.seen = tuple(seen_object(info, obj, run.owner) for obj in result.objects)
+            now = self._clock.now()
+            proxied.seen = tuple(seen_object(info, obj, run.owner, now) for obj in result.objects)
         for obj in result.changed:
             session.record_version(info, resource_version_of(obj), ObjectKey.of_object(obj).name)
             run.wrote(obj)
@@ -237,7 +240,8 @@ class Proxy:
                 capture = proxied.capture_response(MAX_INSPECTED_BYTES if is_inspected else None)
                 response = await relay(request, upstream_response, capture)
                 if is_inspected and capture is not None and (body := capture.body):
-                    found = await self._worker.run(body, partial(inspect_read, body, info, proxied.run.owner, **needs))
+                    inspect = partial(inspect_read, body, info, proxied.run.owner, self._clock.now(), **needs)
+                    found = await self._worker.run(body, inspect)
                     proxied.seen = found.seen
         finally:
             if pending is not None:

@@ -20,7 +20,6 @@ import asyncio
 import base64
 import json
 import os
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -254,7 +253,7 @@ class ProxiedRequest(Exchange):
     session: Session
     capture: BodyCapture | None = None
     seen: tuple[SeenObject, ...] | None = None
-    _clock: float = field(default_factory=time.monotonic)
+    _started_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     @property
     def run(self) -> ProxiedRun:
@@ -286,7 +285,7 @@ class ProxiedRequest(Exchange):
 
     def finish(self, request: web.BaseRequest, response: web.StreamResponse | None) -> None:
         """Add the response, None if the request ended without one."""
-        self.duration_seconds = time.monotonic() - self._clock
+        self.duration_seconds = asyncio.get_running_loop().time() - self._started_at
         self.impersonated = tuple(each for each in request.headers.items() if each[0].lower().startswith(_IMPERSONATE))
         if isinstance(response, web.Response) and isinstance(response.body, bytes | bytearray):
             self.response = bytes(response.body)

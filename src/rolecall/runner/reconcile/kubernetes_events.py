@@ -12,8 +12,7 @@ other in a loop. A run that changed nothing causes no Event, so an idle cluster 
 
 import asyncio
 import contextlib
-import secrets
-import time
+import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.status import FAILURE, own_condition
 from rolecall.runner.runs.events import cut
 from rolecall.system.blocking_work import running_in_background
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.logs import get_logger
 
 logger = get_logger("events")
@@ -69,8 +69,8 @@ class EventRecorder:
     """Writes Events; ``now`` is the wall clock and ``monotonic`` the clock of the allowance, both in seconds."""
 
     client: Client
-    now: Callable[[], float] = time.time
-    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = SYSTEM_CLOCK.now
+    monotonic: Callable[[], float] = SYSTEM_CLOCK.monotonic
     _waiting: asyncio.Queue[tuple[RawObject, EventSpec]] = field(default_factory=lambda: asyncio.Queue(_MAX_WAITING))
     _written: OrderedDict[tuple[str, EventSpec], _Written] = field(default_factory=OrderedDict)
     _allowances: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
@@ -130,7 +130,7 @@ class EventRecorder:
 
     async def _create(self, reference: RawObject, spec: EventSpec) -> _Written:
         stamp = time_text(self.now())
-        suffix = f".{secrets.token_hex(8)}"
+        suffix = f".{random.getrandbits(64):016x}"
         name = reference["name"][: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
         await self.client.create(
             {

@@ -9,7 +9,6 @@ the next run drops.
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +29,7 @@ from rolecall.runner.reconcile.kubernetes_events import NORMAL, WARNING, EventSp
 from rolecall.runner.reconcile.status_writer import Primaries
 from rolecall.runner.runs.content import digest_of_content
 from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.logs import get_logger
 
 logger = get_logger("prune")
@@ -62,7 +62,7 @@ class Pruner:
     count: Callable[[str, str], None] = lambda _kind, _mode: None
     """Counts an object of a kind that was deleted, or with the mode ``report`` would have been."""
 
-    now: Callable[[], float] = time.time
+    now: Callable[[], float] = SYSTEM_CLOCK.now
     _previous: dict[ObjectKey, str] = field(default_factory=dict)
     """The digest of each object's last run, if that was complete."""
 

@@ -15,7 +15,6 @@ was sent is reported: rejected values, and conditions and mapped fields that the
 
 import asyncio
 import math
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -47,6 +46,7 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import OwnWrites
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.logs import get_logger
 
 logger = get_logger("status")
@@ -69,6 +69,7 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
     Raise KubeError for a response that waiting doesn't change: not found, forbidden, invalid, or rejected for a minute.
     If ``may_pass`` is true for the error, a later attempt may succeed.
     """
+    loop = asyncio.get_running_loop()
     delay = FIRST_DELAY_SECONDS
     rejected_since: float | None = None
     while True:
@@ -77,7 +78,7 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
         except KubeError as error:
             if not may_pass(error):
                 raise
-            now = time.monotonic()
+            now = loop.time()
             if isinstance(error, UnreachableError):
                 rejected_since = None
             else:
@@ -135,6 +136,9 @@ class StatusWriter:
 
     moves_changed: bool = False
     """Whether a changed condition moves to the end of the list, as in the Go runner."""
+
+    now: Callable[[], float] = SYSTEM_CLOCK.now
+    """The wall clock of the times in conditions, in seconds."""
 
     async def mark_running(self, primary: RawObject) -> RawObject | None:
         """Mark a run as in progress and return the object as written; None if it was deleted or cannot be written.
@@ -196,7 +200,7 @@ class StatusWriter:
         written: there, ``observedGeneration`` describes the work of Kubernetes.
         """
         obj = await self.primaries.read_again(primary)
-        now, old = datetime.now(UTC), status_of(obj)
+        now, old = datetime.fromtimestamp(self.now(), UTC), status_of(obj)
         is_outcome = generation is not None
         generation = generation_of(obj) if generation is None else generation
         generation = 0 if self.primaries.gvk.is_built_in else generation

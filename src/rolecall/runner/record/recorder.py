@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -34,6 +35,7 @@ from rolecall.runner.runs.events import cut
 from rolecall.runner.secrets.mask import Mask
 from rolecall.runner.secrets.values import marked_texts, secret_texts
 from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.clock import SYSTEM_CLOCK, Clock
 from rolecall.system.logs import get_logger
 
 logger = get_logger("record")
@@ -63,11 +65,14 @@ class Recorder:
     """Whether records stay in memory: only the dashboard shows those."""
     history: RunHistory = field(default_factory=RunHistory)
     """The lines about the last runs, for the dashboard."""
+    clock: Clock = SYSTEM_CLOCK
     mark_unsafe: bool = True
     """Whether runs mark strings as unsafe if their watch has no ``markUnsafe``."""
 
     @classmethod
-    def of_settings(cls, settings: Settings, client: Client, *, has_traces: bool = False) -> "Recorder | None":
+    def of_settings(
+        cls, settings: Settings, client: Client, *, has_traces: bool = False, clock: Clock = SYSTEM_CLOCK
+    ) -> "Recorder | None":
         """Return the recorder for the settings, or None if runs aren't recorded.
 
         Without a directory, dashboard, and traces, records only explain hidden failures, and have no bodies.
@@ -78,7 +83,7 @@ class Recorder:
         files = None if directory is None else RecordFiles(directory, settings.record_directory_max_bytes)
         room = max(budget, ROOM_BYTES) if files or settings.has_ui or has_traces else 0
         memory, ui = RecordMemory(budget), settings.has_ui
-        return cls(client, memory, files, room, has_dashboard=ui, mark_unsafe=settings.mark_unsafe)
+        return cls(client, memory, files, room, has_dashboard=ui, clock=clock, mark_unsafe=settings.mark_unsafe)
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Start the record of a run."""
@@ -89,6 +94,7 @@ class Recorder:
             bodies=self.memory.bodies,
             room_bytes=self.room_bytes,
             causes=tuple(cause.text for cause in causes),
+            started=datetime.fromtimestamp(self.clock.now(), UTC),
         )
 
     async def finish(self, watch: Watch, record: RunRecord, ending: Ending) -> None:

@@ -23,6 +23,7 @@ from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.runs.events import HIDDEN, RunEvent
 from rolecall.runner.runs.outcome import NO_RUN, Outcome
+from rolecall.system.clock import SYSTEM_CLOCK
 
 MAX_EXCHANGES: Final = 10_000
 MAX_ITEMS: Final = 1000
@@ -154,7 +155,7 @@ class RunRecord:
     room_bytes: int
     causes: tuple[str, ...] = ()
     is_finalizing: bool = False
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    started: datetime = field(default_factory=lambda: datetime.fromtimestamp(SYSTEM_CLOCK.now(), UTC))
     exchanges: list[KeptExchange] = field(default_factory=list)
     tasks: dict[tuple[str, str], TaskRecord] = field(default_factory=dict)
     ending: Ending = Ending()

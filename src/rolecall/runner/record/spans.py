@@ -13,7 +13,6 @@ This module needs OpenTelemetry; ``traces`` imports it only if traces are export
 
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -93,8 +92,12 @@ class Tracer:
             "rolecall.job": ident,
         }
         attributes |= {"k8s.namespace.name": key.namespace} if key.namespace else {}
-        span = self.sdk.start_span(f"reconcile {watch.gvk.kind}", attributes=attributes)
+        span = self.sdk.start_span(f"reconcile {watch.gvk.kind}", attributes=attributes, start_time=self.now_ns())
         return Trace(self, watch, span, tuple(cause.text for cause in causes))
+
+    def now_ns(self) -> int:
+        """Return the wall clock time in nanoseconds since the epoch."""
+        return int(self.recorder.clock.now() * _NANOSECONDS)
 
 
 @dataclass(slots=True)
@@ -111,17 +114,17 @@ class Trace:
 
     def run_started(self, record: RunRecord | None) -> None:
         """Record that the run starts; each of its requests will carry its own span id."""
-        self.run_started_ns = time.time_ns()
+        self.run_started_ns = self.tracer.now_ns()
         if record is not None and self.tracer.propagates:
             record.new_traceparent = self._new_traceparent
 
     def run_ended(self) -> None:
         """Record that the run has ended."""
-        self.run_ended_ns = time.time_ns()
+        self.run_ended_ns = self.tracer.now_ns()
 
     async def finish(self, obj: RawObject, record: RunRecord | None, ending: Ending) -> None:
         """Make the spans, unless nothing changed and such reconciles aren't traced; never raise."""
-        ended_ns = time.time_ns()
+        ended_ns = self.tracer.now_ns()
         if not self.span.is_recording():
             return
         if not self.tracer.traces_unchanged and _changed_nothing(record, ending):

@@ -11,7 +11,6 @@ depend on the same object. Three rules apply, in this order:
 """
 
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
+from rolecall.system.clock import SYSTEM_CLOCK
 
 Request = tuple[GVK, ObjectKey]
 KEEP_SECONDS = 600.0
@@ -52,7 +52,7 @@ class OwnWrites:
     ``is_complete`` is false if runs of other replicas write too, which aren't known here.
     """
 
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = SYSTEM_CLOCK.monotonic
     is_complete: bool = True
     _versions: dict[Request, OrderedDict[tuple[str, str], float]] = field(default_factory=dict)
     _last_writes: OrderedDict[str, float] = field(default_factory=OrderedDict)

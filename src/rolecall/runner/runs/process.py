@@ -14,7 +14,7 @@ If the process doesn't end, it is killed. Last, every process that carries the m
 import asyncio
 import json
 import os
-import secrets
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -187,8 +187,12 @@ def inherited_environment() -> dict[str, str]:
 
 
 def new_ident() -> str:
-    """Return a new name for a run: a random number of 63 bits, in decimal, as the Go runner names its runs."""
-    return str(secrets.randbits(63))
+    """Return a new name for a run: a random number of 63 bits, in decimal, as the Go runner names its runs.
+
+    The processes of a run are found, and killed, by its name. It differs between operators, because Python seeds
+    ``random`` in each process, and again in a forked one. Only a simulation, whose runs have no processes, may seed it.
+    """
+    return str(random.getrandbits(63))
 
 
 def grace_seconds(settings: Settings) -> float:

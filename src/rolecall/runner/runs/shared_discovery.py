@@ -8,7 +8,6 @@ it receives the response to its write; its processes then query the API server t
 import asyncio
 import fcntl
 import os
-import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Final
 from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.kube.errors import KubeError
 from rolecall.runner.runs.discovery_image import encode, mark_changed
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.logs import get_logger
 
 logger = get_logger("discovery")
@@ -66,7 +66,7 @@ class SharedDiscovery:
     """Gives each run the resources that the API server served at most a second before the run started."""
 
     source: AggregatedDiscovery
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = SYSTEM_CLOCK.monotonic
     _image: MemoryFile | None = None
     _requested_at: float = -_SHARE_SECONDS
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)

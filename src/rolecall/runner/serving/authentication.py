@@ -11,7 +11,6 @@ may also be the password, with any name.
 import asyncio
 import base64
 import hashlib
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from aiohttp import web
 
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.logs import get_logger
 
 logger = get_logger("serving")
@@ -47,7 +47,7 @@ class TokenReviewer:
     """
 
     create: Callable[[RawObject], Awaitable[RawObject]]
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = SYSTEM_CLOCK.monotonic
     _cache: OrderedDict[tuple[bytes, str, str], tuple[Verdict, float]] = field(default_factory=OrderedDict, init=False)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_REVIEWS), init=False)
 

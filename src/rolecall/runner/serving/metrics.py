@@ -12,7 +12,6 @@ are those of the Go runner, because roles may look for them. An invalid metric n
 
 import math
 import re
-import time
 from collections import Counter as CountOf
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.logs import get_logger
 
 logger = get_logger("metrics")
@@ -105,7 +105,9 @@ class ResourceCreatedAt:
 class OperatorMetrics:
     """The metrics of one operator; ``now`` is a monotonic clock in seconds."""
 
-    def __init__(self, version: str, kinds: Iterable[GVK] = (), now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, version: str, kinds: Iterable[GVK] = (), now: Callable[[], float] = SYSTEM_CLOCK.monotonic
+    ) -> None:
         self.registry = CollectorRegistry()
         self.now = now
         self._controller_names = controller_names(kinds)

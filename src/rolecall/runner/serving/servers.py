@@ -22,7 +22,6 @@ import os
 import socket
 import ssl
 import tempfile
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -39,6 +38,7 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import CONTENT_TYPE, OperatorMetrics, RefusedError
 from rolecall.system.blocking_work import run_in_thread, running_in_background
+from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.file_changes import changes_in
 from rolecall.system.files import ChangingFiles
 from rolecall.system.limited_listener import BACKLOG, LimitedListener, RequestLog
@@ -90,8 +90,10 @@ async def serving(
         address = parse_address(settings.metrics_bind_address, "--metrics-bind-address")
         if address is not None:
             tls = await stack.enter_async_context(serving_tls(settings, metrics))
-            reviewer = TokenReviewer(client.create) if settings.metrics_require_rbac else None
-            port = await stack.enter_async_context(serve(metrics_application(metrics.render, reviewer), address, tls))
+            reviewer = TokenReviewer(client.create, metrics.now) if settings.metrics_require_rbac else None
+            port = await stack.enter_async_context(
+                serve(metrics_application(metrics.render, reviewer, metrics.now), address, tls)
+            )
             logger.info("Serving metrics", host=address.host, port=port, secure=settings.metrics_secure)
         address = Address(LOOPBACK, settings.user_metrics_port, "--user-metrics-port")
         port = await stack.enter_async_context(serve(user_metrics_application(metrics.user_metrics.apply), address))
@@ -279,7 +281,7 @@ class SharedResults(Generic[KeyT, ResultT]):
     """
 
     make: Callable[[KeyT], Awaitable[ResultT]]
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = SYSTEM_CLOCK.monotonic
     _tasks: OrderedDict[KeyT, asyncio.Task[tuple[ResultT, float]]] = field(default_factory=OrderedDict)
 
     async def get(self, key: KeyT) -> ResultT:
@@ -297,9 +299,14 @@ class SharedResults(Generic[KeyT, ResultT]):
         return await self.make(key), self.now() + FRESH_SECONDS
 
 
-def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | None) -> web.Application:
-    """Return the application that serves the output of ``render``; without a reviewer it serves every client."""
-    shared = SharedResults[str, bytes](lambda _: run_in_thread(render))
+def metrics_application(
+    render: Callable[[], bytes], reviewer: TokenReviewer | None, now: Callable[[], float] = SYSTEM_CLOCK.monotonic
+) -> web.Application:
+    """Return the application that serves the output of ``render``; without a reviewer it serves every client.
+
+    ``now`` is a monotonic clock in seconds.
+    """
+    shared = SharedResults[str, bytes](lambda _: run_in_thread(render), now)
 
     async def respond(request: web.Request) -> web.Response:
         if reviewer is not None and (refused := await refusal(request, reviewer, request.path)) is not None:

@@ -57,7 +57,7 @@ WAITING = [
 
 @pytest.mark.parametrize(("group", "resource", "content"), WAITING)
 def test_object_that_is_not_ready_waits(group: str, resource: str, content: dict[str, Any]) -> None:
-    assert seen_object(request(group, resource), {**obj(), **content}, OWNER).waits_for
+    assert seen_object(request(group, resource), {**obj(), **content}, OWNER, now=0.0).waits_for
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_object_that_is_not_ready_waits(group: str, resource: str, content: dict
     ],
 )
 def test_object_that_is_ready_does_not_wait(group: str, resource: str, content: dict[str, Any]) -> None:
-    assert not seen_object(request(group, resource), {**obj(), **content}, OWNER).waits_for
+    assert not seen_object(request(group, resource), {**obj(), **content}, OWNER, now=0.0).waits_for
 
 
 def test_primary_does_not_wait_for_its_own_run() -> None:
@@ -80,4 +80,4 @@ def test_primary_does_not_wait_for_its_own_run() -> None:
         "kind": "Shop",
         "status": {"conditions": [{"type": "Reconciling", "status": "True"}]},
     }
-    assert not seen_object(request("e.com", "shops"), primary, OWNER).waits_for
+    assert not seen_object(request("e.com", "shops"), primary, OWNER, now=0.0).waits_for

@@ -1,3 +1,4 @@
+import asyncio
 import math
 from dataclasses import replace
 
@@ -15,13 +16,14 @@ from rolecall.kube.errors import (
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
-from rolecall.runner.reconcile import status_writer
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
 from rolecall.runner.runs.outcome import Outcome, Reported
 from rolecall.runner.runs.own_writes import OwnWrites
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World, condition
 from tests.unit.fake_cluster import FakeCluster
+from tests.unit.manual_clock import ManualClock
+from tests.unit.runner.election.virtual_time import VirtualTimeLoop
 
 ONE = ObjectKey("default", "one")
 
@@ -188,44 +190,47 @@ async def test_too_large_values_are_omitted_and_reported(
     assert "small" not in thing["status"]
 
 
+async def test_times_in_conditions_are_those_of_the_clock(world: World, one: RawObject) -> None:
+    """A simulated operator writes no time of the system."""
+    clock = ManualClock(epoch=1_767_225_600.0)
+    await StatusWriter(Primaries(world.client, THING, OwnWrites()), now=clock.now).mark_running(one)
+    assert condition(await world.get(THING, "one"), "Running")["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
 REFUSED = ApiError(500, "InternalError", "failed calling webhook: no endpoints")
 AWAY = UnreachableError("nobody there")
 CONFLICT = ConflictError(409, "Conflict", "the object has been modified")
 
 
 class Server:
-    """Gives the errors in turn, then takes the write; its clock moves by half a minute with each."""
+    """Gives the errors in turn, then takes the write; each response takes half a minute."""
 
     def __init__(self, *errors: KubeError) -> None:
         self.errors = list(errors)
-        self.time = 0.0
 
     async def write(self) -> str:
         """Take a write."""
-        self.time += 30.0
+        await asyncio.sleep(30.0)
         if self.errors:
             raise self.errors.pop(0)
         return "written"
 
 
-async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(status_writer, "FIRST_DELAY_SECONDS", 0.0)
-    monkeypatch.setattr("rolecall.runner.reconcile.status_writer.time.monotonic", lambda: server.time)
-    return await write_with_retry(server.write)
+def written_to(server: Server) -> str:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(write_with_retry(server.write))
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [CONFLICT], [CONFLICT, REFUSED]])
-async def test_write_fails_after_a_minute_of_rejections(
-    errors: list[KubeError], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_fails_after_a_minute_of_rejections(errors: list[KubeError]) -> None:
     server = Server(*(errors * 100)[:100])
     with pytest.raises(ApiError, match=r"webhook|modified"):
-        await context(server, monkeypatch)
+        written_to(server)
     assert len(server.errors) == 97
 
 
-async def test_write_waits_for_an_unavailable_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await context(Server(*[AWAY] * 100), monkeypatch) == "written"
+def test_write_waits_for_an_unavailable_server() -> None:
+    assert written_to(Server(*[AWAY] * 100)) == "written"
 
 
 async def test_generation_of_a_built_in_kind_is_not_written(world: World) -> None:

@@ -19,7 +19,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.record import recorder as recorder_module
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import Ending
+from rolecall.runner.record.run_record import Ending, RecordMemory
 from rolecall.runner.runs.content import digest_of_content
 from rolecall.runner.runs.events import HIDDEN
 from rolecall.runner.runs.outcome import Outcome, TaskFailure
@@ -28,6 +28,7 @@ from tests.support.reconciler_rig import Rig, make_rig
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World
 from tests.unit.fake_cluster import FakeCluster
+from tests.unit.manual_clock import ManualClock
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, primary
 
 
@@ -55,6 +56,15 @@ async def test_reconcile_writes_a_record_with_its_outcome_and_status(rig: Rig, t
     assert record.head["content"].startswith("sha256:")
     access = json.loads((tmp_path / "records" / "access" / "Thing_v1_test.rolecall.dev.json").read_text())
     assert access["accesses"] == []
+
+
+def test_record_starts_at_the_time_of_the_clock(world: World) -> None:
+    """A simulated operator records no time of the system."""
+    clock = ManualClock()
+    record = Recorder(world.client, RecordMemory(0), clock=clock).start(
+        Watch(THING, RoleContent(Path("/r"))), primary(), "7", ()
+    )
+    assert record.started.timestamp() == clock.now()
 
 
 async def test_record_has_no_token_of_the_operator(rig: Rig, cluster: FakeCluster, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from rolecall.runner.record.spans import PresetIds, Trace, Tracer
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.secrets.mask import Mask
+from rolecall.system.clock import SYSTEM_CLOCK, Clock
+from tests.unit.manual_clock import ManualClock
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import primary
 
@@ -40,6 +42,7 @@ class Secrets:
     """The part of a recorder that a tracer uses."""
 
     mask: Mask | Exception
+    clock: Clock = SYSTEM_CLOCK
 
     async def mask_of(self, _watch: Watch, _record: RunRecord) -> Mask:
         """Return the mask, or raise the error."""
@@ -64,13 +67,18 @@ class Traced:
 
 
 def traced(
-    sampler: Sampler = ALWAYS_ON, mask: Mask | Exception | None = None, *, propagates: bool = True, **settings: Any
+    sampler: Sampler = ALWAYS_ON,
+    mask: Mask | Exception | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    propagates: bool = True,
+    **settings: Any,
 ) -> Traced:
     """Start the trace of a reconcile and its run."""
     ids, seen = PresetIds(), InMemorySpanExporter()
     provider = TracerProvider(sampler, id_generator=ids, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(seen))
-    recorder = cast("Recorder", Secrets(mask or Mask()))
+    recorder = cast("Recorder", Secrets(mask or Mask(), clock))
     tracer = Tracer(provider.get_tracer("test"), ids, propagates, recorder, "https://api:6443", **settings)
     record = RunRecord(DEMO, primary(), "42", Bodies(), 0)
     watch = Watch(DEMO, RoleContent(Path("/roles/demo")))
@@ -229,6 +237,16 @@ async def test_error_loses_the_trace_and_logs_no_secret() -> None:
     (line,) = logs
     assert line["event"] == "Failed to export a trace"
     assert "Pa55word" not in str(line)
+
+
+async def test_reconcile_and_run_have_the_times_of_the_clock() -> None:
+    """The SDK would take those of the system, which a simulated operator doesn't have."""
+    clock = ManualClock(epoch=START)
+    run = traced(clock=clock)
+    clock.advance(2)
+    spans = [named(await run.finish(), name) for name in ("reconcile Demo", "run demo")]
+    started, ended = int(START * 1e9), int((START + 2) * 1e9)
+    assert [(span.start_time, span.end_time) for span in spans] == [(started, ended)] * 2
 
 
 async def test_reconcile_without_a_run_is_one_span(run: Traced) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -205,6 +207,34 @@ def test_idents_are_decimal_numbers_of_63_bits() -> None:
     idents = {new_ident() for _ in range(100)}
     assert len(idents) == 100
     assert all(0 <= int(ident) < 2**63 for ident in idents)
+
+
+def test_seed_determines_the_names_of_runs() -> None:
+    """A simulation repeats a history by its seed."""
+    state = random.getstate()
+    try:
+        random.seed(7)
+        first = new_ident()
+        random.seed(7)
+        second = new_ident()
+    finally:
+        random.setstate(state)
+    assert first == second
+
+
+def test_names_of_runs_differ_in_a_forked_process() -> None:
+    """A run that ends kills all processes with its name, which must not be the runs of another operator."""
+    script = f"""
+import os, random
+from {new_ident.__module__} import new_ident
+random.seed(7)
+child = os.fork()
+print(new_ident(), flush=True)
+if child:
+    os.waitpid(child, 0)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert len(set(found)) == len(found) == 2
 
 
 def test_secrets_are_not_in_the_representation_of_a_spec(tmp_path: Path) -> None:
