@@ -105,7 +105,7 @@ class LabelSelector:
         for requirement in requirements:
             if problem := qualified_name_problem(requirement.key):
                 raise ValueError(f"label {requirement.key!r}: {problem}")
-            if invalid := next((value for value in requirement.values if value and not _is_part(value)), None):
+            if invalid := next((value for value in sorted(requirement.values) if value and not _is_part(value)), None):
                 raise ValueError(f"value {invalid!r} of the label {requirement.key!r}: {_PART_RULE}")
         return cls(requirements)
 

@@ -347,7 +347,7 @@ class Scope:
         for hashed, state in self.store.newer_than(version):
             owners = self.store.owners.get(hashed, NO_OWNERS)
             yield ReadChange(self.kind.gvk, hashed, State(UNKNOWN), state, owners=owners)
-        for key in keys or ():
+        for key in sorted(keys or ()):
             if self.is_synced and self.store.get(hashed := key_hash(key)) is None:
                 yield ReadChange(self.kind.gvk, hashed, State(UNKNOWN), State(self.position, ABSENT), name=str(key))
         if keys is None and self.store.last_removal > version:

@@ -129,7 +129,7 @@ class KindReads:
         keys |= self._expected.pop(scope, set())
         narrower = [] if scope.is_synced else self._narrower(scope)
         known = {hashed: "" for other in narrower for hashed in other.store.entries}
-        return known | {key_hash(key): str(key) for key in keys}
+        return known | {key_hash(key): str(key) for key in sorted(keys)}
 
     def on_synced(self, scope: Scope) -> None:
         """End the narrower watches, which a new one replaces."""

@@ -154,7 +154,7 @@ class Recorder:
         logger.debug("Record written", file=str(path), job=record.ident)
         if access.add(record, document.hides) or not access.is_written:
             plurals = {}
-            for gvk in {watch.gvk, *(trigger.gvk for trigger in watch.triggers)}:
+            for gvk in dict.fromkeys((watch.gvk, *(trigger.gvk for trigger in watch.triggers))):
                 with suppress(KubeError):  # the API server doesn't serve it
                     plurals[gvk] = (await self.client.resource(gvk)).plural
             await run_in_thread(partial(files.write_access, watch.gvk, access.to_json(plurals)))

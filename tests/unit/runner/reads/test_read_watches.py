@@ -73,6 +73,18 @@ async def test_deletion_before_a_wider_watch_is_found(rig: Rig) -> None:
     assert rig.end() == ["read list of Widget: one deleted"]
 
 
+async def test_order_of_absent_objects_does_not_depend_on_hashes(rig: Rig) -> None:
+    """The order of their changes is that of the runs that follow, and a seed must determine it."""
+    names = list("hgfedcba")
+    await rig.run("", *names)
+    kind = rig.watches.of(WIDGET, namespaced=True)
+    scope = kind.scopes["default", ""]
+    expected = [f"default/{name}" for name in sorted(names)]
+    assert list(kind.expected_in(scope).values()) == expected
+    keys = frozenset(ObjectKey("default", name) for name in names)
+    assert [change.name for change in scope.replayed_after(0, keys)] == expected
+
+
 async def test_forbidden_watches_are_logged_once(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     rig.server.broken_kinds[WIDGET] = FORBIDDEN
     await rig.run("a", "b", "")
