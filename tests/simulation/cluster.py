@@ -1,0 +1,595 @@
+"""An API server in memory, at the level of HTTP: a request and its response, without sockets, time, or chance.
+
+``SimulatedApiServer`` follows the rules of the real one; ``tests/integration/test_simulated_api_server.py`` compares
+both. It is synchronous, and each request is one moment. The README of this directory lists what isn't simulated.
+Objects in responses and events are copies, which callers may change.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from rolecall.kube.references import GVK, RawObject
+from tests.simulation import controllers
+from tests.simulation.kinds import DEFAULT_KINDS, NAMESPACE, POD, ServedKind, discovery
+from tests.simulation.objects import (
+    MalformedError,
+    Problem,
+    content_problems,
+    decoded,
+    is_same,
+    metadata_problems,
+    metadata_update_problems,
+    shown,
+)
+from tests.simulation.patches import MalformedPatchError, UnappliedPatchError, json_patch, merge_patch
+from tests.simulation.requests import (
+    PARTIAL,
+    PARTIAL_LIST,
+    Answer,
+    Call,
+    DeleteOptions,
+    RequestError,
+    accepted,
+    bad_request,
+    conflict,
+    continue_token,
+    failure,
+    invalid,
+    key_of,
+    not_allowed,
+    not_found,
+    not_served,
+    not_simulated,
+    parse_path,
+    partial,
+    read_continue_token,
+    selection,
+    version_number,
+)
+from tests.simulation.storage import Snapshot, Store, Watch, expired_error
+
+__all__ = ["Answer", "ServedKind", "SimulatedApiServer", "Watch"]
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
+_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+_APPLY_PATCH: Final = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+_PERMANENT: Final = ("default", "kube-public", "kube-system")
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+class SimulatedApiServer:
+    """An API server with its storage; ``now`` returns the seconds since the epoch.
+
+    ``history`` has every change in order as (version, type, object after it). The functions of ``on_change`` are called
+    after each change. uids and generated names come from counters.
+    """
+
+    def __init__(self, now: Callable[[], float], kinds: Sequence[ServedKind] = DEFAULT_KINDS) -> None:
+        self._now = now
+        self._kinds = {kind.gvk: kind for kind in kinds}
+        self._by_path = {(gvk.group, gvk.version, kind.name): kind for gvk, kind in self._kinds.items()}
+        self._store = Store()
+        self._watches: list[tuple[ServedKind, Watch]] = []
+        self._uids, self._names = itertools.count(1), itertools.count(1)
+        self.history = self._store.history
+        self.on_change = self._store.on_change
+        if NAMESPACE in self._kinds:
+            self.handle("POST", "/api/v1/namespaces", body={"metadata": {"name": "default"}})
+
+    @property
+    def version(self) -> int:
+        """The version of the last change."""
+        return self._store.version
+
+    @property
+    def kinds(self) -> tuple[ServedKind, ...]:
+        """The kinds that are served."""
+        return tuple(self._kinds.values())
+
+    def objects(self, gvk: GVK) -> list[RawObject]:
+        """Return copies of all objects of a kind, by namespace and name."""
+        kind = self._kinds[gvk]
+        return [shown(kind, obj) for _, obj in sorted(self._store.objects.get(kind.resource, {}).items())]
+
+    def object(self, gvk: GVK, namespace: str, name: str) -> RawObject | None:
+        """Return a copy of an object, None if it doesn't exist."""
+        kind = self._kinds[gvk]
+        obj = self._store.get(kind.resource, key_of(namespace, name))
+        return None if obj is None else shown(kind, obj)
+
+    def handle(  # noqa: PLR0913, PLR0917 - the parts of a request
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] = _NOTHING,
+        body: RawObject | list[Any] | None = None,
+        accept: str = "application/json",
+        content_type: str = "application/json",
+    ) -> Answer:
+        """Carry out a request and return the response; an error is a Status. ``path`` has no query."""
+        try:
+            route = parse_path(path)
+            if route is None and method == "GET" and (document := discovery(self.kinds, path, accept)):
+                return Answer(200, document)
+            return self._handle(method, self._call(path, query, body, accept, content_type))
+        except RequestError as error:
+            return error.answer
+
+    def watch(self, path: str, query: Mapping[str, str] = _NOTHING, accept: str = "application/json") -> Answer | Watch:
+        """Start a watch; an expired version is an ERROR event, every other error a response."""
+        try:
+            return self._watch(self._call(path, query, None, accept, ""))
+        except RequestError as error:
+            return error.answer
+
+    def collect_garbage(self) -> bool:
+        """Do one step of the garbage collector, for one object; return whether something changed."""
+        return controllers.collect_garbage(self)
+
+    def finish_namespaces(self) -> bool:
+        """Do one step of the namespace controller, for one namespace; return whether something changed."""
+        return controllers.finish_namespaces(self)
+
+    def compact(self, version: int) -> None:
+        """Forget the changes up to a version: watches and lists from before it expire."""
+        self._store.compacted = max(self._store.compacted, min(version, self._store.version))
+
+    def snapshot(self) -> Snapshot:
+        """Return everything that is stored now, for ``restore``."""
+        return self._store.snapshot()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to an earlier state, its version included; watches end, and uids are never used again."""
+        self._close_watches()
+        self._store.restore(snapshot)
+
+    def add_kind(self, kind: ServedKind) -> None:
+        """Serve another kind from now on."""
+        self._kinds[kind.gvk] = kind
+        self._by_path[kind.gvk.group, kind.gvk.version, kind.name] = kind
+
+    def remove_kind(self, gvk: GVK) -> None:
+        """Delete the objects of a kind and serve it no longer; its watches end after the deletions."""
+        kind = self._kinds.pop(gvk)
+        del self._by_path[gvk.group, gvk.version, kind.name]
+        for key in sorted(self._store.objects.get(kind.resource, ())):
+            self._store.delete(kind.resource, key)
+        self._close_watches(kind)
+
+    def _close_watches(self, kind: ServedKind | None = None) -> None:
+        for each, watch in self._watches:
+            if kind in (None, each):
+                watch.close()
+        self._watches = [(each, watch) for each, watch in self._watches if not watch.is_closed]
+
+    def _call(self, path: str, query: Mapping[str, str], body: Any, accept: str, content_type: str) -> Call:
+        route = parse_path(path)
+        kind = self._by_path.get((route.group, route.version, route.plural)) if route else None
+        if route is None or kind is None or (route.namespace and not kind.is_namespaced):
+            raise not_served()
+        if kind.is_namespaced and route.name and not route.namespace:
+            raise not_served()
+        accepted(accept)
+        return Call(kind, route, query, body, accept, content_type.partition(";")[0].strip())
+
+    def _handle(self, method: str, call: Call) -> Answer:  # noqa: PLR0911 - one for each verb
+        is_status = call.route.subresource == "status" and call.kind.has_status
+        if call.route.subresource and not is_status:
+            raise not_served()
+        if not call.route.name:
+            match method:
+                case "GET":
+                    return self._list(call)
+                case "POST" if call.route.namespace or not call.kind.is_namespaced:
+                    return self._create(call)
+                case "DELETE" if call.route.namespace or not call.kind.is_namespaced:
+                    return self._delete_collection(call)
+            raise not_allowed()
+        match method:
+            case "GET":
+                return self._shown(call, 200, self._existing(call))
+            case "PUT":
+                return self._replace(call)
+            case "PATCH":
+                return self._patch(call)
+            case "DELETE" if not call.route.subresource:
+                return self._delete(call)
+        raise not_allowed()
+
+    def _shown(self, call: Call, status: int, obj: RawObject) -> Answer:
+        return Answer(status, self._view(call)(obj))
+
+    def _view(self, call: Call) -> Callable[[RawObject], RawObject]:
+        """Return the function that copies an object in the requested format."""
+        if accepted(call.accept) == PARTIAL:
+            return partial
+        if accepted(call.accept) == PARTIAL_LIST:
+            raise RequestError(406, "NotAcceptable", "you requested a list, but the requested object is none")
+        return lambda obj: shown(call.kind, obj)
+
+    def _existing(self, call: Call) -> RawObject:
+        obj = self._store.get(call.kind.resource, call.key)
+        if obj is None:
+            raise not_found(call.kind, call.route.name)
+        return obj
+
+    def _list(self, call: Call) -> Answer:
+        version, last = self._version_of_list(call)
+        found = self._store.objects_at(call.kind.resource, version)
+        selects = selection(call.kind, call.query, call.route)
+        keys = sorted(key for key in found if key > last) if last else sorted(found)
+        items = [(key, found[key]) for key in keys if selects(key, found[key])]
+        limit = int(call.query.get("limit") or 0)
+        metadata: RawObject = {"resourceVersion": str(version)}
+        if limit and len(items) > limit:
+            metadata["continue"] = continue_token(version, items[limit - 1][0])
+            if not call.query.get("labelSelector") and not call.query.get("fieldSelector"):
+                metadata["remainingItemCount"] = len(items) - limit
+            items = items[:limit]
+        return Answer(200, self._list_object(call, metadata, [obj for _, obj in items]))
+
+    def _list_object(self, call: Call, metadata: RawObject, objects: list[RawObject]) -> RawObject:
+        wanted = accepted(call.accept)
+        if wanted == PARTIAL:
+            raise RequestError(406, "NotAcceptable", "you requested an object, but the requested object is a list")
+        if wanted == PARTIAL_LIST:
+            items = [partial(obj) for obj in objects]
+            return {"kind": PARTIAL_LIST, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}
+        gvk = call.kind.gvk
+        items = [shown(call.kind, obj) for obj in objects]
+        if not call.kind.is_custom:
+            items = [
+                {name: value for name, value in item.items() if name not in ("apiVersion", "kind")} for item in items
+            ]
+        return {"kind": f"{gvk.kind}List", "apiVersion": gvk.api_version, "metadata": metadata, "items": items}
+
+    def _version_of_list(self, call: Call) -> tuple[int, str]:
+        """Return the version to list, and the last key of the previous page."""
+        query, current = call.query, self._store.version
+        wanted = query.get("resourceVersion") or ""
+        match = query.get("resourceVersionMatch") or ""
+        if token := query.get("continue"):
+            version, last = read_continue_token(token)
+            if 0 <= version < self._store.compacted:
+                raise RequestError(410, "Expired", "The provided continue parameter is too old")
+            return (current if version < 0 else version), last
+        number = version_number(wanted or "0")
+        if match not in ("", "Exact", "NotOlderThan") or (match and not wanted) or (match == "Exact" and not number):
+            raise invalid("meta.k8s.io", "ListOptions", "", [("resourceVersionMatch", f"Forbidden: {match!r}")])
+        if number > current:
+            details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+            raise RequestError(504, "Timeout", f"Too large resource version: {number}", details)
+        is_exact = match == "Exact" or (number and not match and int(query.get("limit") or 0))
+        if not is_exact:
+            return current, ""
+        if number < self._store.compacted:
+            raise RequestError(410, "Expired", f"too old resource version: {number}")
+        return number, ""
+
+    def _watch(self, call: Call) -> Answer | Watch:
+        if "sendInitialEvents" in call.query:
+            raise not_simulated("sendInitialEvents")
+        selects = selection(call.kind, call.query, call.route)
+        since = version_number(call.query.get("resourceVersion") or "0")
+        resource = call.kind.resource
+        watch = Watch(self._store, resource, since or self._store.version, selects, self._view(call), _empty(call.kind))
+        if not since:
+            found = sorted(self._store.objects.get(resource, {}).items())
+            watch.begin_with([obj for key, obj in found if selects(key, obj)])
+        elif since < self._store.compacted:
+            watch.expire(expired_error(since, self._store.compacted))
+        self._watches = [(kind, each) for kind, each in self._watches if not each.is_closed]
+        self._watches.append((call.kind, watch))
+        return watch
+
+    def _decoded(self, call: Call, body: Any) -> RawObject:
+        """Return the object in a body, of the right kind, name, and namespace."""
+        kind, route = call.kind, call.route
+        if not isinstance(body, dict):
+            raise bad_request(f"expected an object of kind {kind.gvk.kind}")
+        found = body.get("apiVersion"), body.get("kind")
+        if found != (kind.gvk.api_version, kind.gvk.kind) and (kind.is_custom or any(found)):
+            raise bad_request(f"expected {kind.gvk}, found {found}")
+        try:
+            obj = decoded(kind, body)
+        except MalformedError as error:
+            raise bad_request(f"{kind.gvk.kind} cannot be handled: {error}") from error
+        metadata = obj["metadata"]
+        if route.name and metadata.get("name") != route.name:
+            raise bad_request("the name of the object does not match the name on the URL")
+        if not kind.is_namespaced:
+            metadata.pop("namespace", None)
+        elif metadata.setdefault("namespace", route.namespace) != route.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        return obj
+
+    def _create(self, call: Call) -> Answer:
+        return self._create_object(call, self._decoded(call, call.body), is_dry_run=call.is_dry_run)
+
+    def _create_object(self, call: Call, obj: RawObject, *, is_dry_run: bool) -> Answer:
+        kind, metadata = call.kind, obj["metadata"]
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+            metadata.pop(name, None)
+        if prefix := "" if metadata.get("name") else metadata.get("generateName"):
+            metadata["name"] = f"{prefix[:58]}{next(self._names):05}"
+        self._admit(call, metadata.get("name") or "")
+        metadata |= {"uid": f"00000000-0000-4000-8000-{next(self._uids):012}", "creationTimestamp": self._time()}
+        if kind.has_generation:
+            metadata["generation"] = 1
+        self._prepare_for_create(kind, obj)
+        self._validate(kind, obj, metadata_problems(kind, metadata) + content_problems(kind, obj))
+        key = key_of(call.route.namespace, metadata["name"])
+        if metadata.get("resourceVersion"):
+            raise RequestError(500, "", "resourceVersion should not be set on objects to be created")
+        if self._store.get(kind.resource, key) is not None:
+            raise failure(kind, metadata["name"], 409, "AlreadyExists", "already exists")
+        return self._shown(call, 201, obj if is_dry_run else self._store.put(kind.resource, key, obj))
+
+    def _admit(self, call: Call, name: str) -> None:
+        """Raise RequestError if the namespace of a new object doesn't exist or is being deleted."""
+        namespace = call.route.namespace
+        if not namespace or NAMESPACE not in self._kinds:
+            return
+        kind = self._kinds[NAMESPACE]
+        obj = self._store.get(kind.resource, namespace)
+        if obj is None:
+            raise not_found(kind, namespace)
+        if obj["status"].get("phase") == "Terminating":
+            message = (
+                f"is forbidden: unable to create new content in namespace {namespace} because it is being terminated"
+            )
+            error = failure(call.kind, name, 403, "Forbidden", message)
+            cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
+            error.details = {**(error.details or {}), "causes": [{**cause, "field": "metadata.namespace"}]}
+            raise error
+
+    def _prepare_for_create(self, kind: ServedKind, obj: RawObject) -> None:
+        metadata = obj["metadata"]
+        if kind.gvk == NAMESPACE:
+            obj["status"] = {"phase": "Active"}
+            obj["spec"] = {"finalizers": [*(obj["spec"].get("finalizers") or ()), "kubernetes"]}
+            metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
+        elif kind.gvk == POD:
+            obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+        elif kind.is_custom and kind.has_status:
+            obj.pop("status", None)
+
+    def _validate(self, kind: ServedKind, obj: RawObject, problems: Sequence[Problem]) -> None:
+        if problems:
+            raise invalid(kind.gvk.group, kind.gvk.kind, obj["metadata"].get("name") or "", problems)
+
+    def _replace(self, call: Call) -> Answer:
+        obj = self._decoded(call, call.body)
+        existing = self._store.get(call.kind.resource, call.key)
+        if existing is None and call.kind.creates_on_update and not call.route.subresource:
+            if obj["metadata"].get("uid"):
+                raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
+            obj["metadata"].pop("resourceVersion", None)
+            return self._create_object(call, obj, is_dry_run=call.is_dry_run)
+        existing = self._existing(call)
+        if obj["metadata"].get("uid") not in (None, existing["metadata"]["uid"]):
+            raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
+        return self._update(call, existing, obj)
+
+    def _patch(self, call: Call) -> Answer:
+        kind = call.kind
+        if call.content_type in _APPLY_PATCH:
+            raise not_simulated("server-side apply")
+        if call.content_type == _STRATEGIC_PATCH and not kind.is_custom:
+            raise not_simulated("a strategic merge patch")
+        if call.content_type not in (_MERGE_PATCH, _JSON_PATCH):
+            raise RequestError(415, "UnsupportedMediaType", f"unsupported media type {call.content_type!r}")
+        existing = self._existing(call)
+        current = shown(kind, existing)
+        if call.content_type == _MERGE_PATCH:
+            if not isinstance(call.body, dict):
+                raise bad_request("error decoding patch: expected an object")
+            patched = merge_patch(current, call.body)
+        else:
+            patched = self._json_patched(current, call.body)
+        if not isinstance(patched, dict):
+            raise invalid("", "", "", [("patch", "the patched object isn't an object")])
+        try:
+            obj = self._decoded(call, patched)
+        except RequestError as error:
+            if isinstance(error.__cause__, MalformedError):
+                raise invalid("", "", "", [("patch", error.message)]) from error
+            raise
+        return self._update(call, existing, obj)
+
+    def _json_patched(self, current: RawObject, operations: Any) -> Any:
+        try:
+            return json_patch(current, operations)
+        except MalformedPatchError as error:
+            raise bad_request(str(error)) from error
+        except UnappliedPatchError as error:
+            raise RequestError(422, "Invalid", str(error), {}) from error
+
+    def _update(self, call: Call, old: RawObject, obj: RawObject) -> Answer:
+        """Store the new state of an existing object, and return the response."""
+        kind, name, metadata = call.kind, call.route.name, obj["metadata"]
+        version = metadata.get("resourceVersion")
+        if not version and not kind.updates_without_version:
+            problem = ("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+            raise invalid(kind.gvk.group, kind.name, name, [problem])
+        if version and version != old["metadata"]["resourceVersion"]:
+            message = "the object has been modified; please apply your changes to the latest version and try again"
+            raise conflict(kind, name, message)
+        obj = self._prepare_for_update(call, old, obj)
+        self._keep_metadata(obj["metadata"], old["metadata"])
+        problems = metadata_update_problems(obj["metadata"], old["metadata"]) + content_problems(kind, obj, old)
+        self._validate(kind, obj, problems)
+        if old["metadata"].get("deletionGracePeriodSeconds") == 0 and not obj["metadata"].get("finalizers"):
+            if not call.is_dry_run:
+                self._store.delete(kind.resource, call.key)
+            return self._shown(call, 200, obj)
+        if is_same(obj, old) or call.is_dry_run:
+            return self._shown(call, 200, obj)
+        return self._shown(call, 200, self._store.put(kind.resource, call.key, obj))
+
+    def _prepare_for_update(self, call: Call, old: RawObject, obj: RawObject) -> RawObject:
+        """Return the object with those fields of the old one that this request can't change."""
+        kind = call.kind
+        if call.route.subresource and kind.is_custom:
+            status = {"status": obj["status"]} if "status" in obj else {}
+            return {
+                **{name: value for name, value in old.items() if name != "status"},
+                **status,
+                "metadata": {**old["metadata"]},
+            }
+        if call.route.subresource:
+            return {**obj, "spec": old.get("spec", {})}
+        if kind.has_status:
+            status = {"status": old["status"]} if "status" in old else {}
+            obj = {**{name: value for name, value in obj.items() if name != "status"}, **status}
+        if kind.gvk == NAMESPACE:
+            obj["spec"] = old["spec"]
+        generation = old["metadata"].get("generation")
+        obj["metadata"] = {**obj["metadata"], "generation": generation}
+        if kind.has_generation and not is_same(_content(obj), _content(old)):
+            obj["metadata"]["generation"] = generation + 1
+        return obj
+
+    def _keep_metadata(self, metadata: RawObject, old: RawObject) -> None:
+        """Set those fields of new metadata that no request changes."""
+        metadata.setdefault("uid", old["uid"])
+        metadata |= {
+            name: old[name] for name in ("creationTimestamp", "resourceVersion", "deletionTimestamp") if name in old
+        }
+        if "deletionGracePeriodSeconds" in old:
+            metadata.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
+        if "generation" not in old:
+            metadata.pop("generation", None)
+        else:
+            metadata["generation"] = metadata.get("generation") or old["generation"]
+
+    def _delete(self, call: Call) -> Answer:
+        options = DeleteOptions.of(call)
+        if call.kind.gvk == NAMESPACE and call.route.name in _PERMANENT:
+            raise failure(
+                call.kind, call.route.name, 403, "Forbidden", "is forbidden: this namespace may not be deleted"
+            )
+        obj, is_deleted = self.delete_object(call.kind, call.key, options)
+        is_object = call.kind.returns_deleted or not is_deleted
+        return self._shown(call, 200, obj) if is_object else Answer(200, _deleted(call.kind, obj))
+
+    def delete_object(self, kind: ServedKind, key: str, options: DeleteOptions) -> tuple[RawObject, bool]:
+        """Delete an object, or mark it; return its last state, and whether it was deleted. Raise RequestError."""
+        obj = self._store.get(kind.resource, key)
+        name = key.rpartition("/")[2]
+        if obj is None:
+            raise not_found(kind, name)
+        metadata = obj["metadata"]
+        expected = {"uid": options.uid, "resourceVersion": options.version}
+        for field, value in expected.items():
+            if value is not None and value != metadata[field]:
+                raise conflict(
+                    kind, name, f"the {field} in the precondition ({value}) does not match the {field} in record"
+                )
+        marked = self._marked(kind, obj, options)
+        if marked is None:
+            return obj, False
+        if not is_same(marked, obj):
+            obj = marked if options.is_dry_run else self._store.put(kind.resource, key, marked)
+        if self._stays(kind, obj):
+            return obj, False
+        return (obj if options.is_dry_run else self._store.delete(kind.resource, key)), True
+
+    def _marked(self, kind: ServedKind, obj: RawObject, options: DeleteOptions) -> RawObject | None:
+        """Return the object as a deletion changes it before it is deleted; None if a deletion can't change it."""
+        metadata = dict(obj["metadata"])
+        is_first = "deletionTimestamp" not in metadata
+        finalizers = list(metadata.get("finalizers") or ())
+        if kind.has_dependents:
+            finalizers = options.finalizers(finalizers)
+        if kind.gvk == NAMESPACE:
+            return self._marked_namespace(obj, finalizers) if is_first or not obj["spec"].get("finalizers") else None
+        if kind.gvk == POD:
+            period = _grace_period(obj, options)
+            if not is_first and (
+                options.grace_period_seconds is None or period >= metadata["deletionGracePeriodSeconds"]
+            ):
+                return None
+            metadata |= {"deletionTimestamp": self._time(period), "deletionGracePeriodSeconds": period}
+        elif finalizers:
+            metadata |= {"deletionGracePeriodSeconds": 0}
+            metadata.setdefault("deletionTimestamp", self._time())
+        else:
+            return obj
+        if is_first and kind.has_generation:
+            metadata["generation"] += 1
+        metadata["finalizers"] = finalizers
+        if not finalizers:
+            del metadata["finalizers"]
+        return {**obj, "metadata": metadata}
+
+    def _marked_namespace(self, obj: RawObject, finalizers: list[str]) -> RawObject:
+        metadata = {"deletionTimestamp": self._time(), **obj["metadata"]}
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        return {**obj, "metadata": metadata, "status": {**obj["status"], "phase": "Terminating"}}
+
+    def _stays(self, kind: ServedKind, obj: RawObject) -> bool:
+        """Return whether a marked object is not deleted yet."""
+        metadata = obj["metadata"]
+        if kind.gvk == NAMESPACE and obj["spec"].get("finalizers"):
+            return True
+        return bool(metadata.get("finalizers")) or metadata.get("deletionGracePeriodSeconds", 0) > 0
+
+    def _delete_collection(self, call: Call) -> Answer:
+        options = DeleteOptions.of(call)
+        listed = self._list(call)
+        selects = selection(call.kind, call.query, call.route)
+        for key, obj in sorted(self._store.objects.get(call.kind.resource, {}).items()):
+            if selects(key, obj):
+                self.delete_object(call.kind, key, options)
+        return listed
+
+    def release(self, kind: ServedKind, key: str, changed: RawObject) -> None:
+        """Store an object as a controller changed its metadata; delete it if nothing holds it any longer."""
+        if "deletionTimestamp" in changed["metadata"] and not self._stays(kind, changed):
+            self._store.delete(kind.resource, key)
+        else:
+            self._store.put(kind.resource, key, changed)
+
+    def stored(self, kind: ServedKind) -> list[tuple[str, RawObject]]:
+        """Return the keys and the stored objects of a kind, for controllers; they must not be changed."""
+        return sorted(self._store.objects.get(kind.resource, {}).items())
+
+    def _time(self, later_seconds: float = 0.0) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._now() + later_seconds))
+
+
+def _empty(kind: ServedKind) -> RawObject:
+    """Return an object without any field but its kind, as stored."""
+    gvk = kind.stored_as or kind.gvk
+    return {"kind": gvk.kind, "apiVersion": gvk.api_version}
+
+
+def _content(obj: RawObject) -> RawObject:
+    """Return what counts up the generation when it changes."""
+    return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
+
+
+def _grace_period(pod: RawObject, options: DeleteOptions) -> int:
+    """Return the seconds that a pod gets to end; none if nothing runs it."""
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
+        return 0
+    wanted = options.grace_period_seconds
+    seconds = int(pod["spec"]["terminationGracePeriodSeconds"]) if wanted is None else wanted
+    return 1 if seconds < 0 else seconds
+
+
+def _deleted(kind: ServedKind, obj: RawObject) -> RawObject:
+    """Return the Status of a successful deletion."""
+    details = {
+        "name": obj["metadata"]["name"],
+        "group": kind.gvk.group,
+        "kind": kind.name,
+        "uid": obj["metadata"]["uid"],
+    }
+    details = {name: value for name, value in details.items() if value}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

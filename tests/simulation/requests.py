@@ -1,0 +1,291 @@
+"""Requests to the simulated API server in parsed form, its responses, and their errors as Status objects."""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import unquote
+
+from rolecall.kube.references import RawObject
+from rolecall.kube.selectors import field_requirements, label_selector
+from tests.simulation.kinds import EVENT, NAMESPACE, NEW_EVENT, POD, SECRET, ServedKind
+from tests.simulation.objects import ORPHAN, Problem
+from tests.simulation.storage import copied
+
+PARTIAL, PARTIAL_LIST = "PartialObjectMetadata", "PartialObjectMetadataList"
+_META: Final = "meta.k8s.io"
+_POLICIES: Final = ("Background", "Foreground", "Orphan")
+_COMMON_FIELDS: Final = ("metadata.name", "metadata.namespace")
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELDS: Final = {
+    SECRET: ("type",),
+    NAMESPACE: ("status.phase",),
+    POD: ("spec.nodeName", "spec.restartPolicy", "status.phase"),
+    EVENT: (*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "type"),
+    NEW_EVENT: (*(f"regarding.{name}" for name in _INVOLVED), "reason", "reportingController", "type"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response: its status and its JSON body."""
+
+    status: int
+    body: RawObject
+
+
+class RequestError(Exception):
+    """A request that fails: the status, the reason, the message, and the details of its Status."""
+
+    def __init__(self, status: int, reason: str, message: str, details: RawObject | None = None) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message, self.details = status, reason, message, details
+
+    @property
+    def answer(self) -> Answer:
+        """The response."""
+        body: RawObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        body |= {"message": self.message, "reason": self.reason, "details": self.details, "code": self.status}
+        return Answer(self.status, {name: value for name, value in body.items() if value not in ("", None)})
+
+
+def not_served() -> RequestError:
+    """Return the error of a path that the server doesn't know; it names no object."""
+    return RequestError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def not_allowed() -> RequestError:
+    """Return the error of a method that a path doesn't have."""
+    message = "the server does not allow this method on the requested resource"
+    return RequestError(405, "MethodNotAllowed", message, {})
+
+
+def not_simulated(what: str) -> RequestError:
+    """Return the error of a request that the real API server would serve."""
+    return RequestError(501, "NotImplemented", f"{what} isn't simulated")
+
+
+def bad_request(message: str) -> RequestError:
+    """Return the error of a request that can't be decoded."""
+    return RequestError(400, "BadRequest", message)
+
+
+def failure(kind: ServedKind, name: str, status: int, reason: str, message: str) -> RequestError:
+    """Return an error about an object, with the resource in its details."""
+    details = {"name": name, "group": kind.gvk.group, "kind": kind.name}
+    full = f"{kind.name}{'.' if kind.gvk.group else ''}{kind.gvk.group} {json.dumps(name)} {message}"
+    return RequestError(status, reason, full, {key: value for key, value in details.items() if value})
+
+
+def not_found(kind: ServedKind, name: str) -> RequestError:
+    """Return the error of an object that doesn't exist."""
+    return failure(kind, name, 404, "NotFound", "not found")
+
+
+def conflict(kind: ServedKind, name: str, message: str) -> RequestError:
+    """Return the error of a write that expects another state of the object."""
+    return failure(kind, name, 409, "Conflict", message)
+
+
+def invalid(group: str, kind: str, name: str, problems: Iterable[Problem]) -> RequestError:
+    """Return the error of invalid fields."""
+    causes = [{"reason": "FieldValueInvalid", "message": text, "field": path} for path, text in problems]
+    message = f"{kind}.{group} {name!r} is invalid: " + ", ".join(
+        f"{each['field']}: {each['message']}" for each in causes
+    )
+    details: RawObject = {"name": name, "group": group, "kind": kind, "causes": causes}
+    return RequestError(422, "Invalid", message, {key: value for key, value in details.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The resource that a path leads to; names that don't apply are empty."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+@lru_cache(maxsize=4096)
+def parse_path(path: str) -> Route | None:
+    """Return the route of a path, None if it leads to no resource."""
+    match [unquote(part) for part in path.strip("/").split("/")]:
+        case ["api", version, *rest]:
+            group = ""
+        case ["apis", group, version, *rest]:
+            pass
+        case _:
+            return None
+    match rest:
+        case ["namespaces", name, "status" | "finalize" as subresource] if not group:
+            return Route(group, version, "namespaces", "", name, subresource)
+        case ["namespaces", namespace, plural, *more] if len(more) <= 2:
+            return Route(group, version, plural, namespace, *more)
+        case [plural, *more] if len(more) <= 2:
+            return Route(group, version, plural, "", *more)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request for a kind that is served."""
+
+    kind: ServedKind
+    route: Route
+    query: Mapping[str, str]
+    body: Any
+    accept: str
+    content_type: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the object in the storage."""
+        return key_of(self.route.namespace, self.route.name)
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether nothing must change. Raise RequestError."""
+        return _is_dry_run(self.query.get("dryRun"), "CreateOptions")
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return the key of an object in the storage; their order is that of lists."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _is_dry_run(value: Any, options: str) -> bool:
+    if value in (None, "", []):
+        return False
+    if value not in ("All", ["All"]):
+        raise invalid(_META, options, "", [("dryRun", f"Unsupported value: {value!r}")])
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What a deletion requests; None means that the request doesn't say."""
+
+    policy: str | None = None
+    grace_period_seconds: int | None = None
+    uid: str | None = None
+    version: str | None = None
+    is_dry_run: bool = False
+
+    @classmethod
+    def of(cls, call: Call) -> "DeleteOptions":
+        """Return the options in the body of a request, or in its query if it has no body. Raise RequestError."""
+        body = call.body
+        if body is None:
+            body = {name: call.query[name] for name in ("dryRun", "propagationPolicy") if name in call.query}
+            if "gracePeriodSeconds" in call.query:
+                body["gracePeriodSeconds"] = _number(call.query["gracePeriodSeconds"])
+        if not isinstance(body, dict) or not isinstance(body.get("preconditions") or {}, dict):
+            raise bad_request("expected DeleteOptions")
+        policy, orphan = body.get("propagationPolicy"), body.get("orphanDependents")
+        if policy is not None and (policy not in _POLICIES or orphan is not None):
+            raise invalid(_META, "DeleteOptions", "", [("propagationPolicy", f"Invalid value: {policy!r}")])
+        if orphan is not None:
+            policy = "Orphan" if orphan else "Background"
+        expected = body.get("preconditions") or {}
+        is_dry_run = _is_dry_run(body.get("dryRun"), "DeleteOptions")
+        seconds = body.get("gracePeriodSeconds")
+        return cls(policy, seconds, expected.get("uid"), expected.get("resourceVersion"), is_dry_run)
+
+    def finalizers(self, current: list[str]) -> list[str]:
+        """Return the finalizers with those by which the garbage collector knows the policy."""
+        wanted = self.policy or _policy_of(current)
+        kept = [name for name in current if name not in _POLICY_FINALIZERS.values()]
+        return kept + [name for policy, name in _POLICY_FINALIZERS.items() if policy == wanted]
+
+
+_POLICY_FINALIZERS: Final = {"Orphan": ORPHAN, "Foreground": "foregroundDeletion"}
+
+
+def _policy_of(finalizers: list[str]) -> str:
+    return next((policy for policy, name in _POLICY_FINALIZERS.items() if name in finalizers), "Background")
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise bad_request(f"expected an integer, found {text!r}") from error
+
+
+def version_number(text: str) -> int:
+    """Return the number of a resourceVersion. Raise RequestError."""
+    if not text.isdecimal():
+        raise bad_request(f"Invalid value: {text!r}: invalid resource version")
+    return int(text)
+
+
+@lru_cache(maxsize=1024)
+def accepted(accept: str) -> str:
+    """Return the first format of an Accept header that is served: empty for plain objects. Raise RequestError."""
+    if not accept:
+        return ""
+    for part in accept.split(","):
+        media_type, *parameters = (each.strip() for each in part.split(";"))
+        if media_type not in ("application/json", "application/*", "*/*"):
+            continue
+        wanted = dict(each.partition("=")[::2] for each in parameters)
+        if "as" not in wanted:
+            return ""
+        if wanted["as"] in (PARTIAL, PARTIAL_LIST) and (wanted.get("g"), wanted.get("v")) == (_META, "v1"):
+            return wanted["as"]
+    raise RequestError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+
+
+def selection(kind: ServedKind, query: Mapping[str, str], route: Route) -> Callable[[str, RawObject], bool]:
+    """Return the function that selects objects, by their key and content, of a list or watch. Raise RequestError."""
+    try:
+        labels = label_selector(query.get("labelSelector", ""))
+        fields = field_requirements(query.get("fieldSelector", ""))
+    except ValueError as error:
+        raise bad_request(f"unable to parse the selector: {error}") from error
+    known = (*_COMMON_FIELDS, *_FIELDS.get(kind.gvk, ()))
+    if unknown := next((field for field, _, _ in fields if field not in known), None):
+        raise bad_request(f"field label not supported: {unknown}")
+    if route.name:
+        fields.append(("metadata.name", "=", route.name))
+    prefix = f"{route.namespace}/" if route.namespace else ""
+
+    def selects(key: str, obj: RawObject) -> bool:
+        if not key.startswith(prefix) or not labels.matches(obj["metadata"].get("labels") or {}):
+            return False
+        return all((_field(obj, path) == value) == (operator == "=") for path, operator, value in fields)
+
+    return selects
+
+
+def _field(obj: RawObject, path: str) -> str:
+    found: Any = obj
+    for name in (
+        path.replace("regarding.", "involvedObject.").replace("reportingController", "reportingComponent").split(".")
+    ):
+        found = found.get(name) if isinstance(found, dict) else None
+    return "" if found is None else str(found)
+
+
+def continue_token(version: int, last: str) -> str:
+    """Return the token of the page after a key, of the list of a version; -1 means the newest version."""
+    return base64.urlsafe_b64encode(json.dumps([version, last]).encode()).decode().rstrip("=")
+
+
+def read_continue_token(token: str) -> tuple[int, str]:
+    """Return the version and the last key of a token. Raise RequestError."""
+    try:
+        version, last = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (ValueError, TypeError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from error
+    return int(version), str(last)
+
+
+def partial(obj: RawObject) -> RawObject:
+    """Return the metadata of an object."""
+    return {"kind": PARTIAL, "apiVersion": f"{_META}/v1", "metadata": copied(obj["metadata"])}
