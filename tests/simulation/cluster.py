@@ -8,6 +8,7 @@ Objects in responses and events are copies, which callers may change.
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from rolecall.kube.references import GVK, RawObject
@@ -33,6 +34,7 @@ from tests.simulation.requests import (
     RequestError,
     accepted,
     bad_request,
+    check_content_type,
     conflict,
     continue_token,
     failure,
@@ -45,6 +47,7 @@ from tests.simulation.requests import (
     parse_path,
     partial,
     read_continue_token,
+    scope,
     selection,
     version_number,
 )
@@ -175,10 +178,14 @@ class SimulatedApiServer:
         accepted(accept)
         return Call(kind, route, query, body, accept, content_type.partition(";")[0].strip())
 
-    def _handle(self, method: str, call: Call) -> Answer:  # noqa: PLR0911 - one for each verb
+    def _handle(self, method: str, call: Call) -> Answer:  # noqa: C901, PLR0911 - one branch for each verb
         is_status = call.route.subresource == "status" and call.kind.has_status
         if call.route.subresource and not is_status:
-            raise not_served()
+            raise not_found(call.kind, call.route.name) if call.kind.is_custom else not_served()
+        if method in ("PUT", "PATCH") and call.kind.is_custom and not call.route.name:
+            raise bad_request("name must be provided")
+        if method == "POST" and call.kind.is_custom and not call.route.subresource:
+            return self._create(replace(call, route=replace(call.route, name="")))
         if not call.route.name:
             match method:
                 case "GET":
@@ -187,7 +194,7 @@ class SimulatedApiServer:
                     return self._create(call)
                 case "DELETE" if call.route.namespace or not call.kind.is_namespaced:
                     return self._delete_collection(call)
-            raise not_allowed()
+            raise not_allowed(call.kind)
         match method:
             case "GET":
                 return self._shown(call, 200, self._existing(call))
@@ -197,7 +204,7 @@ class SimulatedApiServer:
                 return self._patch(call)
             case "DELETE" if not call.route.subresource:
                 return self._delete(call)
-        raise not_allowed()
+        raise not_allowed(call.kind)
 
     def _shown(self, call: Call, status: int, obj: RawObject) -> Answer:
         return Answer(status, self._view(call)(obj))
@@ -220,23 +227,32 @@ class SimulatedApiServer:
         version, last = self._version_of_list(call)
         found = self._store.objects_at(call.kind.resource, version)
         selects = selection(call.kind, call.query, call.route)
-        keys = sorted(key for key in found if key > last) if last else sorted(found)
-        items = [(key, found[key]) for key in keys if selects(key, found[key])]
-        limit = int(call.query.get("limit") or 0)
+        prefix, only = scope(call.kind, call.query, call.route)
+        keys = sorted(key for key in found if key > last and key.startswith(prefix) and only in ("", key))
+        limit = int(call.query.get("limit") or 0) or len(keys)
+        items: list[RawObject] = []
+        remaining = 0
+        for number, key in enumerate(keys, start=1):
+            if selects(key, found[key]):
+                items.append(found[key])
+                if len(items) == limit:
+                    remaining = len(keys) - number
+                    break
         metadata: RawObject = {"resourceVersion": str(version)}
-        if limit and len(items) > limit:
-            metadata["continue"] = continue_token(version, items[limit - 1][0])
+        if remaining:  # among the objects that were not read, which the selectors may not select
+            metadata["continue"] = continue_token(version, key)
             if not call.query.get("labelSelector") and not call.query.get("fieldSelector"):
-                metadata["remainingItemCount"] = len(items) - limit
-            items = items[:limit]
-        return Answer(200, self._list_object(call, metadata, [obj for _, obj in items]))
+                metadata["remainingItemCount"] = remaining
+        elif call.kind.is_custom and accepted(call.accept) != PARTIAL_LIST:
+            metadata["continue"] = ""
+        return Answer(200, self._list_object(call, metadata, items))
 
     def _list_object(self, call: Call, metadata: RawObject, objects: list[RawObject]) -> RawObject:
         wanted = accepted(call.accept)
         if wanted == PARTIAL:
             raise RequestError(406, "NotAcceptable", "you requested an object, but the requested object is a list")
         if wanted == PARTIAL_LIST:
-            items = [partial(obj) for obj in objects]
+            items = [partial(obj) for obj in objects] or None  # as a slice of Go
             return {"kind": PARTIAL_LIST, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}
         gvk = call.kind.gvk
         items = [shown(call.kind, obj) for obj in objects]
@@ -274,8 +290,8 @@ class SimulatedApiServer:
             raise not_simulated("sendInitialEvents")
         selects = selection(call.kind, call.query, call.route)
         since = version_number(call.query.get("resourceVersion") or "0")
-        resource = call.kind.resource
-        watch = Watch(self._store, resource, since or self._store.version, selects, self._view(call), _empty(call.kind))
+        resource, view, empty = call.kind.resource, self._view(call), _empty(call.kind)
+        watch = Watch(self._store, resource, since or self._store.version, selects, lambda obj: view({**empty, **obj}))
         if not since:
             found = sorted(self._store.objects.get(resource, {}).items())
             watch.begin_with([obj for key, obj in found if selects(key, obj)])
@@ -290,9 +306,16 @@ class SimulatedApiServer:
         kind, route = call.kind, call.route
         if not isinstance(body, dict):
             raise bad_request(f"expected an object of kind {kind.gvk.kind}")
-        found = body.get("apiVersion"), body.get("kind")
-        if found != (kind.gvk.api_version, kind.gvk.kind) and (kind.is_custom or any(found)):
-            raise bad_request(f"expected {kind.gvk}, found {found}")
+        version, found = body.get("apiVersion"), body.get("kind")
+        if kind.is_custom:  # another kind is a validation error
+            is_other = version != kind.gvk.api_version or not isinstance(found, str) or not found
+        else:
+            is_other = (version or kind.gvk.api_version, found or kind.gvk.kind) != (
+                kind.gvk.api_version,
+                kind.gvk.kind,
+            )
+        if is_other:
+            raise bad_request(f"expected {kind.gvk}, found apiVersion {version!r}, kind {found!r}")
         try:
             obj = decoded(kind, body)
         except MalformedError as error:
@@ -307,11 +330,13 @@ class SimulatedApiServer:
         return obj
 
     def _create(self, call: Call) -> Answer:
-        return self._create_object(call, self._decoded(call, call.body), is_dry_run=call.is_dry_run)
+        check_content_type(call)
+        is_dry_run = call.is_dry_run("CreateOptions")
+        return self._create_object(call, self._decoded(call, call.body), is_dry_run=is_dry_run)
 
     def _create_object(self, call: Call, obj: RawObject, *, is_dry_run: bool) -> Answer:
         kind, metadata = call.kind, obj["metadata"]
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             metadata.pop(name, None)
         if prefix := "" if metadata.get("name") else metadata.get("generateName"):
             metadata["name"] = f"{prefix[:58]}{next(self._names):05}"
@@ -322,7 +347,7 @@ class SimulatedApiServer:
         self._prepare_for_create(kind, obj)
         self._validate(kind, obj, metadata_problems(kind, metadata) + content_problems(kind, obj))
         key = key_of(call.route.namespace, metadata["name"])
-        if metadata.get("resourceVersion"):
+        if metadata.pop("resourceVersion", "0") != "0" and not is_dry_run:
             raise RequestError(500, "", "resourceVersion should not be set on objects to be created")
         if self._store.get(kind.resource, key) is not None:
             raise failure(kind, metadata["name"], 409, "AlreadyExists", "already exists")
@@ -359,20 +384,22 @@ class SimulatedApiServer:
 
     def _validate(self, kind: ServedKind, obj: RawObject, problems: Sequence[Problem]) -> None:
         if problems:
-            raise invalid(kind.gvk.group, kind.gvk.kind, obj["metadata"].get("name") or "", problems)
+            raise invalid(kind.gvk.group, obj["kind"], obj["metadata"].get("name") or "", problems)
 
     def _replace(self, call: Call) -> Answer:
+        check_content_type(call)
+        is_dry_run = call.is_dry_run("UpdateOptions")
         obj = self._decoded(call, call.body)
         existing = self._store.get(call.kind.resource, call.key)
         if existing is None and call.kind.creates_on_update and not call.route.subresource:
             if obj["metadata"].get("uid"):
                 raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
             obj["metadata"].pop("resourceVersion", None)
-            return self._create_object(call, obj, is_dry_run=call.is_dry_run)
+            return self._create_object(call, obj, is_dry_run=is_dry_run)
         existing = self._existing(call)
         if obj["metadata"].get("uid") not in (None, existing["metadata"]["uid"]):
             raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
-        return self._update(call, existing, obj)
+        return self._update(call, existing, obj, is_dry_run=is_dry_run)
 
     def _patch(self, call: Call) -> Answer:
         kind = call.kind
@@ -382,6 +409,7 @@ class SimulatedApiServer:
             raise not_simulated("a strategic merge patch")
         if call.content_type not in (_MERGE_PATCH, _JSON_PATCH):
             raise RequestError(415, "UnsupportedMediaType", f"unsupported media type {call.content_type!r}")
+        is_dry_run = call.is_dry_run("PatchOptions")
         existing = self._existing(call)
         current = shown(kind, existing)
         if call.content_type == _MERGE_PATCH:
@@ -398,7 +426,7 @@ class SimulatedApiServer:
             if isinstance(error.__cause__, MalformedError):
                 raise invalid("", "", "", [("patch", error.message)]) from error
             raise
-        return self._update(call, existing, obj)
+        return self._update(call, existing, obj, is_dry_run=is_dry_run)
 
     def _json_patched(self, current: RawObject, operations: Any) -> Any:
         try:
@@ -408,7 +436,7 @@ class SimulatedApiServer:
         except UnappliedPatchError as error:
             raise RequestError(422, "Invalid", str(error), {}) from error
 
-    def _update(self, call: Call, old: RawObject, obj: RawObject) -> Answer:
+    def _update(self, call: Call, old: RawObject, obj: RawObject, *, is_dry_run: bool) -> Answer:
         """Store the new state of an existing object, and return the response."""
         kind, name, metadata = call.kind, call.route.name, obj["metadata"]
         version = metadata.get("resourceVersion")
@@ -423,10 +451,10 @@ class SimulatedApiServer:
         problems = metadata_update_problems(obj["metadata"], old["metadata"]) + content_problems(kind, obj, old)
         self._validate(kind, obj, problems)
         if old["metadata"].get("deletionGracePeriodSeconds") == 0 and not obj["metadata"].get("finalizers"):
-            if not call.is_dry_run:
+            if not is_dry_run:
                 self._store.delete(kind.resource, call.key)
             return self._shown(call, 200, obj)
-        if is_same(obj, old) or call.is_dry_run:
+        if is_same(obj, old) or is_dry_run:
             return self._shown(call, 200, obj)
         return self._shown(call, 200, self._store.put(kind.resource, call.key, obj))
 
@@ -492,9 +520,10 @@ class SimulatedApiServer:
         marked = self._marked(kind, obj, options)
         if marked is None:
             return obj, False
-        if not is_same(marked, obj):
+        stays = self._stays(kind, marked)
+        if (stays or kind.gvk == POD) and not is_same(marked, obj):
             obj = marked if options.is_dry_run else self._store.put(kind.resource, key, marked)
-        if self._stays(kind, obj):
+        if stays:
             return obj, False
         return (obj if options.is_dry_run else self._store.delete(kind.resource, key)), True
 
@@ -518,7 +547,7 @@ class SimulatedApiServer:
             metadata |= {"deletionGracePeriodSeconds": 0}
             metadata.setdefault("deletionTimestamp", self._time())
         else:
-            return obj
+            return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "finalizers"}}
         if is_first and kind.has_generation:
             metadata["generation"] += 1
         metadata["finalizers"] = finalizers

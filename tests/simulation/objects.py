@@ -59,9 +59,11 @@ def decoded(kind: ServedKind, body: RawObject) -> RawObject:
     if kind.gvk == NEW_EVENT:
         body = {_NEW_EVENT_FIELDS.get(name, name): value for name, value in body.items()}
         obj["apiVersion"] = EVENT.api_version
+    if kind.is_custom:
+        obj["kind"] = body["kind"]
     for name in kind.fields:
         value = body.get(name)
-        if value is not None or (kind.is_custom and name in body):
+        if value is not None:
             obj[name] = copied(value)
     if read := _READERS.get(kind.gvk):
         read(obj)
@@ -73,6 +75,7 @@ def shown(kind: ServedKind, obj: RawObject) -> RawObject:
     if kind.gvk != NEW_EVENT:
         return copied(obj)  # type: ignore[no-any-return] # of an object
     fields = {_OLD_EVENT_FIELDS.get(name, name): copied(value) for name, value in obj.items()}
+    _drop_empty(fields, "reportingController", "reportingInstance")
     return {**fields, "apiVersion": NEW_EVENT.api_version, "kind": NEW_EVENT.kind}
 
 
@@ -232,6 +235,8 @@ def metadata_problems(kind: ServedKind, metadata: RawObject) -> list[Problem]:
     for finalizer in finalizers:
         if problem := qualified_name_problem(finalizer):
             problems.append(("metadata.finalizers", problem))
+    if metadata.get("generation", 0) < 0:
+        problems.append(("metadata.generation", "must be greater than or equal to 0"))
     if {ORPHAN, FOREGROUND} <= set(finalizers):
         problems.append(("metadata.finalizers", f"{ORPHAN} and {FOREGROUND} cannot be both set"))
     return problems + _common_problems(metadata)
@@ -275,7 +280,10 @@ def metadata_update_problems(new: RawObject, old: RawObject) -> list[Problem]:
 def content_problems(kind: ServedKind, obj: RawObject, old: RawObject | None = None) -> list[Problem]:
     """Return the invalid fields besides the metadata of a new object, or of one that was ``old`` before."""
     if kind.is_custom:
-        return [(name, "must be of type object") for name in kind.fields if not isinstance(obj.get(name, {}), dict)]
+        problems = [("kind", f"must be {kind.gvk.kind}")] if obj["kind"] != kind.gvk.kind else []
+        return problems + [
+            (name, "must be of type object") for name in kind.fields if not isinstance(obj.get(name, {}), dict)
+        ]
     match kind.gvk:
         case gvk if gvk in (CONFIG_MAP, SECRET):
             return _data_problems(kind, obj, old)

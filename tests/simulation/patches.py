@@ -1,6 +1,7 @@
-"""JSON merge patches (RFC 7386) and JSON patches (RFC 6902), as the API server applies them.
+"""JSON merge patches and JSON patches, as the API server applies them with version 4 of evanphx/json-patch.
 
-The functions never change their arguments.
+It deviates from RFC 7386 and 6902: a merge patch removes null fields also from objects in lists, ``replace`` creates a
+missing field, and negative indices count from the end of a list. The functions never change their arguments.
 """
 
 from typing import Any
@@ -18,9 +19,11 @@ class UnappliedPatchError(Exception):
 
 def merge_patch(target: Any, patch: Any) -> Any:
     """Return the target with a merge patch applied: null removes a field, everything but a mapping replaces it."""
+    if not isinstance(target, dict):
+        return _without_nulls(patch)
     if not isinstance(patch, dict):
         return copied(patch)
-    merged = dict(target) if isinstance(target, dict) else {}
+    merged = dict(target)
     for name, value in patch.items():
         if value is None:
             merged.pop(name, None)
@@ -29,88 +32,87 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
+def _without_nulls(value: Any) -> Any:
+    """Return a copy without null fields; a null in a list stays."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def json_patch(target: Any, operations: Any) -> Any:
     """Return the target with the operations applied. Raise MalformedPatchError and UnappliedPatchError."""
     if not isinstance(operations, list) or not all(isinstance(each, dict) for each in operations):
         raise MalformedPatchError("expected a list of operations")
-    document = {"": copied(target)}
+    document = copied(target)
     for operation in operations:
         _apply(document, operation)
-    return document[""]
-
-
-def _apply(document: dict[str, Any], operation: dict[str, Any]) -> None:
-    path = _parts(operation.get("path"))
-    match operation.get("op"):
-        case "add":
-            _add(document, path, copied(_value(operation)))
-        case "replace":
-            _found(document, path)
-            _remove(document, path)
-            _add(document, path, copied(_value(operation)))
-        case "remove":
-            _remove(document, path)
-        case "test":
-            if _found(document, path, missing_is_null=True) != operation.get("value"):
-                raise UnappliedPatchError(f"testing value {operation['path']} failed")
-        case "move":
-            source = _parts(operation.get("from"))
-            value = _found(document, source)
-            _remove(document, source)
-            _add(document, path, value)
-        case "copy":
-            _add(document, path, copied(_found(document, _parts(operation.get("from")))))
-        case other:
-            raise UnappliedPatchError(f"unexpected kind: {other}")
-
-
-def _value(operation: dict[str, Any]) -> Any:
-    return operation.get("value")
-
-
-def _parts(path: Any) -> list[str]:
-    """Return the keys that a JSON pointer names, below the document's own key."""
-    if not isinstance(path, str) or (path and not path.startswith("/")):
-        raise UnappliedPatchError(f"invalid path {path!r}")
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
-
-
-def _index(items: list[Any], part: str, *, is_new: bool = False) -> int:
-    if is_new and part == "-":
-        return len(items)
-    if not part.isdecimal() or int(part) >= len(items) + is_new:
-        raise UnappliedPatchError(f"invalid index {part!r}")
-    return int(part)
-
-
-def _found(document: Any, path: list[str], *, missing_is_null: bool = False) -> Any:
-    """Return the value at a path; a missing last key is an error, or null."""
-    for number, part in enumerate(path):
-        if isinstance(document, list):
-            document = document[_index(document, part)]
-        elif isinstance(document, dict) and part in document:
-            document = document[part]
-        elif isinstance(document, dict) and missing_is_null and number == len(path) - 1:
-            return None
-        else:
-            raise UnappliedPatchError(f"missing path {'/'.join(path)}")
     return document
 
 
-def _add(document: Any, path: list[str], value: Any) -> None:
-    parent = _found(document, path[:-1])
-    if isinstance(parent, list):
-        parent.insert(_index(parent, path[-1], is_new=True), value)
-    elif isinstance(parent, dict):
-        parent[path[-1]] = value
-    else:
-        raise UnappliedPatchError(f"missing path {'/'.join(path)}")
+def _apply(document: Any, operation: dict[str, Any]) -> None:
+    kind, value = operation.get("op"), copied(operation.get("value"))
+    if kind not in ("add", "copy", "move", "remove", "replace", "test"):
+        raise UnappliedPatchError(f"unexpected kind: {kind}")
+    if kind in ("copy", "move"):
+        container, key = _place(document, operation.get("from"))
+        value = copied(_get(container, key))
+        if kind == "move":
+            _remove(container, key)
+    container, key = _place(document, operation.get("path"))
+    match kind:
+        case "add" | "copy" | "move":
+            _add(container, key, value)
+        case "remove":
+            _remove(container, key)
+        case "replace":
+            _get(container, key)
+            container[key if isinstance(container, dict) else _index(container, key)] = value
+        case "test" if _get(container, key) != value:
+            raise UnappliedPatchError(f"testing value {operation['path']} failed")
 
 
-def _remove(document: Any, path: list[str]) -> None:
-    _found(document, path)
-    parent = _found(document, path[:-1])
-    if isinstance(parent, list):
-        del parent[_index(parent, path[-1])]
+def _place(document: Any, path: Any) -> tuple[Any, str]:
+    """Return the mapping or list that a JSON pointer leads to, and the key in it."""
+    if not isinstance(path, str) or "/" not in path:
+        raise UnappliedPatchError(f"invalid path {path!r}")
+    _, *parents, key = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/"))
+    for part in parents:
+        document = _get(document, part)
+        if not isinstance(document, dict | list):
+            raise UnappliedPatchError(f"missing path {path}")
+    return document, key
+
+
+def _get(container: Any, key: str) -> Any:
+    """Return a value; that of a missing field is null."""
+    return container.get(key) if isinstance(container, dict) else container[_index(container, key)]
+
+
+def _add(container: Any, key: str, value: Any) -> None:
+    if isinstance(container, dict):
+        container[key] = value
+    elif key == "-":
+        container.append(value)
     else:
-        del parent[path[-1]]
+        container.insert(_index(container, key, length=len(container) + 1), value)
+
+
+def _remove(container: Any, key: str) -> None:
+    if isinstance(container, list):
+        del container[_index(container, key)]
+    elif key in container:
+        del container[key]
+    else:
+        raise UnappliedPatchError(f"unable to remove the missing key {key}")
+
+
+def _index(items: list[Any], key: str, length: int | None = None) -> int:
+    """Return the index that a key means in a list, or in one of another length."""
+    length = len(items) if length is None else length
+    try:
+        index = int(key)
+    except ValueError as error:
+        raise UnappliedPatchError(f"{key!r} isn't an index") from error
+    if not -length <= index < length:
+        raise UnappliedPatchError(f"invalid index {index}")
+    return index % length

@@ -56,10 +56,12 @@ def not_served() -> RequestError:
     return RequestError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def not_allowed() -> RequestError:
-    """Return the error of a method that a path doesn't have."""
+def not_allowed(kind: ServedKind) -> RequestError:
+    """Return the error of a method that a path doesn't have; only that of a CRD names the resource."""
     message = "the server does not allow this method on the requested resource"
-    return RequestError(405, "MethodNotAllowed", message, {})
+    return RequestError(
+        405, "MethodNotAllowed", message, {"group": kind.gvk.group, "kind": kind.name} if kind.is_custom else {}
+    )
 
 
 def not_simulated(what: str) -> RequestError:
@@ -147,10 +149,9 @@ class Call:
         """The key of the object in the storage."""
         return key_of(self.route.namespace, self.route.name)
 
-    @property
-    def is_dry_run(self) -> bool:
-        """Whether nothing must change. Raise RequestError."""
-        return _is_dry_run(self.query.get("dryRun"), "CreateOptions")
+    def is_dry_run(self, options: str) -> bool:
+        """Return whether nothing must change; ``options`` is the kind of the query. Raise RequestError."""
+        return _is_dry_run(self.query.get("dryRun"), options)
 
 
 def key_of(namespace: str, name: str) -> str:
@@ -241,13 +242,34 @@ def accepted(accept: str) -> str:
     raise RequestError(406, "NotAcceptable", "only the following media types are accepted: application/json")
 
 
+def check_content_type(call: Call) -> None:
+    """Raise RequestError for a body that isn't JSON; a missing type means that it is."""
+    if call.content_type not in ("", "application/json"):
+        raise RequestError(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
+
+
+def scope(kind: ServedKind, query: Mapping[str, str], route: Route) -> tuple[str, str]:
+    """Return the prefix of the keys that a list reads, and the only key if it reads one object."""
+    name = next((value for field, sign, value in _fields_of(query) if (field, sign) == ("metadata.name", "=")), "")
+    prefix = f"{route.namespace}/" if route.namespace else ""
+    is_single = name and (prefix or not kind.is_namespaced)
+    return prefix, f"{prefix}{name}" if is_single else ""
+
+
+def _fields_of(query: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    try:
+        return field_requirements(query.get("fieldSelector", ""))
+    except ValueError as error:
+        raise bad_request(f"unable to parse the selector: {error}") from error
+
+
 def selection(kind: ServedKind, query: Mapping[str, str], route: Route) -> Callable[[str, RawObject], bool]:
     """Return the function that selects objects, by their key and content, of a list or watch. Raise RequestError."""
     try:
         labels = label_selector(query.get("labelSelector", ""))
-        fields = field_requirements(query.get("fieldSelector", ""))
     except ValueError as error:
         raise bad_request(f"unable to parse the selector: {error}") from error
+    fields = _fields_of(query)
     known = (*_COMMON_FIELDS, *_FIELDS.get(kind.gvk, ()))
     if unknown := next((field for field, _, _ in fields if field not in known), None):
         raise bad_request(f"field label not supported: {unknown}")

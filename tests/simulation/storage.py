@@ -140,12 +140,10 @@ class Watch:
         since: int,
         selects: Callable[[str, RawObject], bool],
         view: Callable[[RawObject], RawObject],
-        empty: RawObject,
     ) -> None:
-        """``view`` returns an object as the client requested it, and ``empty`` is one without any field but its kind."""
         self._store, self._changes, self._version = store, store.changes(resource), since
         self._position = bisect.bisect_right(self._changes, since, key=lambda change: change.version)
-        self._selects, self._view, self._empty = selects, view, empty
+        self._selects, self._view = selects, view
         self._waiting: list[RawObject] = []
         self.is_closed = self.is_expired = False
 
@@ -177,8 +175,8 @@ class Watch:
         self._waiting = self.take()
         if not self.is_closed and not self.is_expired:
             self._version = max(self._version, self._store.version)
-            obj = {**self._empty, "metadata": {"resourceVersion": str(self._version)}}
-            self._waiting.append({"type": "BOOKMARK", "object": self._view(obj)})
+            obj = self._view({"metadata": {"resourceVersion": str(self._version)}})
+            self._waiting.append({"type": "BOOKMARK", "object": obj})
 
     def close(self) -> None:
         """End the watch without an event."""
