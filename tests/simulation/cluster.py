@@ -14,6 +14,7 @@ from typing import Any, Final
 from rolecall.kube.references import GVK, RawObject
 from tests.simulation import controllers
 from tests.simulation.kinds import DEFAULT_KINDS, NAMESPACE, POD, ServedKind, discovery
+from tests.simulation.lists import list_object, read_list, selection
 from tests.simulation.objects import (
     MalformedError,
     Problem,
@@ -36,7 +37,7 @@ from tests.simulation.requests import (
     bad_request,
     check_content_type,
     conflict,
-    continue_token,
+    failed_precondition,
     failure,
     invalid,
     key_of,
@@ -46,9 +47,6 @@ from tests.simulation.requests import (
     not_simulated,
     parse_path,
     partial,
-    read_continue_token,
-    scope,
-    selection,
     version_number,
 )
 from tests.simulation.storage import Snapshot, Store, Watch, expired_error
@@ -224,66 +222,8 @@ class SimulatedApiServer:
         return obj
 
     def _list(self, call: Call) -> Answer:
-        version, last = self._version_of_list(call)
-        found = self._store.objects_at(call.kind.resource, version)
-        selects = selection(call.kind, call.query, call.route)
-        prefix, only = scope(call.kind, call.query, call.route)
-        keys = sorted(key for key in found if key > last and key.startswith(prefix) and only in ("", key))
-        limit = int(call.query.get("limit") or 0) or len(keys)
-        items: list[RawObject] = []
-        remaining = 0
-        for number, key in enumerate(keys, start=1):
-            if selects(key, found[key]):
-                items.append(found[key])
-                if len(items) == limit:
-                    remaining = len(keys) - number
-                    break
-        metadata: RawObject = {"resourceVersion": str(version)}
-        if remaining:  # among the objects that were not read, which the selectors may not select
-            metadata["continue"] = continue_token(version, key)
-            if not call.query.get("labelSelector") and not call.query.get("fieldSelector"):
-                metadata["remainingItemCount"] = remaining
-        elif call.kind.is_custom and accepted(call.accept) != PARTIAL_LIST:
-            metadata["continue"] = ""
-        return Answer(200, self._list_object(call, metadata, items))
-
-    def _list_object(self, call: Call, metadata: RawObject, objects: list[RawObject]) -> RawObject:
-        wanted = accepted(call.accept)
-        if wanted == PARTIAL:
-            raise RequestError(406, "NotAcceptable", "you requested an object, but the requested object is a list")
-        if wanted == PARTIAL_LIST:
-            items = [partial(obj) for obj in objects] or None  # as a slice of Go
-            return {"kind": PARTIAL_LIST, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}
-        gvk = call.kind.gvk
-        items = [shown(call.kind, obj) for obj in objects]
-        if not call.kind.is_custom:
-            items = [
-                {name: value for name, value in item.items() if name not in ("apiVersion", "kind")} for item in items
-            ]
-        return {"kind": f"{gvk.kind}List", "apiVersion": gvk.api_version, "metadata": metadata, "items": items}
-
-    def _version_of_list(self, call: Call) -> tuple[int, str]:
-        """Return the version to list, and the last key of the previous page."""
-        query, current = call.query, self._store.version
-        wanted = query.get("resourceVersion") or ""
-        match = query.get("resourceVersionMatch") or ""
-        if token := query.get("continue"):
-            version, last = read_continue_token(token)
-            if 0 <= version < self._store.compacted:
-                raise RequestError(410, "Expired", "The provided continue parameter is too old")
-            return (current if version < 0 else version), last
-        number = version_number(wanted or "0")
-        if match not in ("", "Exact", "NotOlderThan") or (match and not wanted) or (match == "Exact" and not number):
-            raise invalid("meta.k8s.io", "ListOptions", "", [("resourceVersionMatch", f"Forbidden: {match!r}")])
-        if number > current:
-            details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-            raise RequestError(504, "Timeout", f"Too large resource version: {number}", details)
-        is_exact = match == "Exact" or (number and not match and int(query.get("limit") or 0))
-        if not is_exact:
-            return current, ""
-        if number < self._store.compacted:
-            raise RequestError(410, "Expired", f"too old resource version: {number}")
-        return number, ""
+        metadata, objects = read_list(self._store, call)
+        return Answer(200, list_object(call, metadata, objects))
 
     def _watch(self, call: Call) -> Answer | Watch:
         if "sendInitialEvents" in call.query:
@@ -347,7 +287,9 @@ class SimulatedApiServer:
         self._prepare_for_create(kind, obj)
         self._validate(kind, obj, metadata_problems(kind, metadata) + content_problems(kind, obj))
         key = key_of(call.route.namespace, metadata["name"])
-        if metadata.pop("resourceVersion", "0") != "0" and not is_dry_run:
+        if metadata.get("resourceVersion") == "0":
+            del metadata["resourceVersion"]
+        if "resourceVersion" in metadata and not is_dry_run:
             raise RequestError(500, "", "resourceVersion should not be set on objects to be created")
         if self._store.get(kind.resource, key) is not None:
             raise failure(kind, metadata["name"], 409, "AlreadyExists", "already exists")
@@ -390,13 +332,15 @@ class SimulatedApiServer:
         check_content_type(call)
         is_dry_run = call.is_dry_run("UpdateOptions")
         obj = self._decoded(call, call.body)
-        existing = self._store.get(call.kind.resource, call.key)
-        if existing is None and call.kind.creates_on_update and not call.route.subresource:
+        creates = call.kind.creates_on_update and not call.route.subresource
+        existing = self._store.get(call.kind.resource, call.key) if creates else self._existing(call)
+        if not obj["metadata"].get("resourceVersion", "0").isdecimal():
+            raise RequestError(500, "", "parsing the resourceVersion: invalid syntax")
+        if existing is None:
             if obj["metadata"].get("uid"):
                 raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
             obj["metadata"].pop("resourceVersion", None)
             return self._create_object(call, obj, is_dry_run=is_dry_run)
-        existing = self._existing(call)
         if obj["metadata"].get("uid") not in (None, existing["metadata"]["uid"]):
             raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
         return self._update(call, existing, obj, is_dry_run=is_dry_run)
@@ -420,13 +364,23 @@ class SimulatedApiServer:
             patched = self._json_patched(current, call.body)
         if not isinstance(patched, dict):
             raise invalid("", "", "", [("patch", "the patched object isn't an object")])
-        try:
-            obj = self._decoded(call, patched)
-        except RequestError as error:
-            if isinstance(error.__cause__, MalformedError):
-                raise invalid("", "", "", [("patch", error.message)]) from error
-            raise
+        self._check_patched(call, patched)
+        obj = self._decoded(call, patched)
         return self._update(call, existing, obj, is_dry_run=is_dry_run)
+
+    def _check_patched(self, call: Call, patched: RawObject) -> None:
+        """Raise RequestError for a patched object that can't be decoded, which is invalid."""
+        kind = call.kind
+        version, name = patched.get("apiVersion"), patched.get("kind")
+        if kind.is_custom and isinstance(version, str) and isinstance(name, str) and version != kind.gvk.api_version:
+            problem = ("apiVersion", f"must be {kind.gvk.api_version}")
+            raise invalid(version.rpartition("/")[0], name, call.route.name, [problem])
+        if (version, name) != (kind.gvk.api_version, kind.gvk.kind) and not kind.is_custom:
+            raise invalid("", "", "", [("patch", f"no kind {name!r} is registered for {version!r}")])
+        try:
+            decoded(kind, patched)
+        except MalformedError as error:
+            raise invalid("", "", "", [("patch", str(error))]) from error
 
     def _json_patched(self, current: RawObject, operations: Any) -> Any:
         try:
@@ -448,7 +402,7 @@ class SimulatedApiServer:
             raise conflict(kind, name, message)
         obj = self._prepare_for_update(call, old, obj)
         self._keep_metadata(obj["metadata"], old["metadata"])
-        problems = metadata_update_problems(obj["metadata"], old["metadata"]) + content_problems(kind, obj, old)
+        problems = metadata_update_problems(kind, obj["metadata"], old["metadata"]) + content_problems(kind, obj, old)
         self._validate(kind, obj, problems)
         if old["metadata"].get("deletionGracePeriodSeconds") == 0 and not obj["metadata"].get("finalizers"):
             if not is_dry_run:
@@ -514,9 +468,7 @@ class SimulatedApiServer:
         expected = {"uid": options.uid, "resourceVersion": options.version}
         for field, value in expected.items():
             if value is not None and value != metadata[field]:
-                raise conflict(
-                    kind, name, f"the {field} in the precondition ({value}) does not match the {field} in record"
-                )
+                raise failed_precondition(kind, name, f"{field} {value}")
         marked = self._marked(kind, obj, options)
         if marked is None:
             return obj, False
@@ -548,7 +500,7 @@ class SimulatedApiServer:
             metadata.setdefault("deletionTimestamp", self._time())
         else:
             return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "finalizers"}}
-        if is_first and kind.has_generation:
+        if is_first and metadata.get("generation"):
             metadata["generation"] += 1
         metadata["finalizers"] = finalizers
         if not finalizers:
@@ -570,12 +522,10 @@ class SimulatedApiServer:
 
     def _delete_collection(self, call: Call) -> Answer:
         options = DeleteOptions.of(call)
-        listed = self._list(call)
-        selects = selection(call.kind, call.query, call.route)
-        for key, obj in sorted(self._store.objects.get(call.kind.resource, {}).items()):
-            if selects(key, obj):
-                self.delete_object(call.kind, key, options)
-        return listed
+        metadata, objects = read_list(self._store, call)
+        for obj in objects:
+            self.delete_object(call.kind, key_of(call.route.namespace, obj["metadata"]["name"]), options)
+        return Answer(200, list_object(call, metadata, objects))
 
     def release(self, kind: ServedKind, key: str, changed: RawObject) -> None:
         """Store an object as a controller changed its metadata; delete it if nothing holds it any longer."""

@@ -231,19 +231,30 @@ def metadata_problems(kind: ServedKind, metadata: RawObject) -> list[Problem]:
         problems.append(("metadata.name", "Required value: name or generateName is required"))
     elif problem := name_problem(kind, metadata["name"]):
         problems.append(("metadata.name", problem))
-    finalizers = metadata.get("finalizers") or []
+    if metadata.get("generation", 0) < 0:
+        problems.append(("metadata.generation", "must be greater than or equal to 0"))
+    return problems + _common_problems(kind, metadata)
+
+
+def _finalizer_problems(kind: ServedKind, finalizers: list[str]) -> list[Problem]:
+    problems = []
     for finalizer in finalizers:
         if problem := qualified_name_problem(finalizer):
             problems.append(("metadata.finalizers", problem))
-    if metadata.get("generation", 0) < 0:
-        problems.append(("metadata.generation", "must be greater than or equal to 0"))
+        elif (
+            not kind.is_custom
+            and kind.has_dependents
+            and "/" not in finalizer
+            and finalizer not in (ORPHAN, FOREGROUND, "kubernetes")
+        ):
+            problems.append(("metadata.finalizers", "name is neither a standard finalizer nor fully qualified"))
     if {ORPHAN, FOREGROUND} <= set(finalizers):
         problems.append(("metadata.finalizers", f"{ORPHAN} and {FOREGROUND} cannot be both set"))
-    return problems + _common_problems(metadata)
+    return problems
 
 
-def _common_problems(metadata: RawObject) -> list[Problem]:
-    problems = []
+def _common_problems(kind: ServedKind, metadata: RawObject) -> list[Problem]:
+    problems = _finalizer_problems(kind, metadata.get("finalizers") or [])
     for key, value in (metadata.get("labels") or {}).items():
         problem = qualified_name_problem(key) or ("" if _LABEL.fullmatch(value) else f"invalid value {value!r}")
         problems += [("metadata.labels", problem)] if problem else []
@@ -266,7 +277,7 @@ def _common_problems(metadata: RawObject) -> list[Problem]:
     return problems
 
 
-def metadata_update_problems(new: RawObject, old: RawObject) -> list[Problem]:
+def metadata_update_problems(kind: ServedKind, new: RawObject, old: RawObject) -> list[Problem]:
     """Return the invalid fields of the metadata of a changed object."""
     problems = []
     added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
@@ -274,7 +285,7 @@ def metadata_update_problems(new: RawObject, old: RawObject) -> list[Problem]:
         problems.append(("metadata.finalizers", "no new finalizers can be added if the object is being deleted"))
     immutable = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
     problems += [(f"metadata.{name}", "field is immutable") for name in immutable if new.get(name) != old.get(name)]
-    return problems + _common_problems(new)
+    return problems + _common_problems(kind, new)
 
 
 def content_problems(kind: ServedKind, obj: RawObject, old: RawObject | None = None) -> list[Problem]:

@@ -1,31 +1,20 @@
 """Requests to the simulated API server in parsed form, its responses, and their errors as Status objects."""
 
-import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
 from rolecall.kube.references import RawObject
-from rolecall.kube.selectors import field_requirements, label_selector
-from tests.simulation.kinds import EVENT, NAMESPACE, NEW_EVENT, POD, SECRET, ServedKind
+from tests.simulation.kinds import ServedKind
 from tests.simulation.objects import ORPHAN, Problem
 from tests.simulation.storage import copied
 
 PARTIAL, PARTIAL_LIST = "PartialObjectMetadata", "PartialObjectMetadataList"
 _META: Final = "meta.k8s.io"
 _POLICIES: Final = ("Background", "Foreground", "Orphan")
-_COMMON_FIELDS: Final = ("metadata.name", "metadata.namespace")
-_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_FIELDS: Final = {
-    SECRET: ("type",),
-    NAMESPACE: ("status.phase",),
-    POD: ("spec.nodeName", "spec.restartPolicy", "status.phase"),
-    EVENT: (*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "type"),
-    NEW_EVENT: (*(f"regarding.{name}" for name in _INVOLVED), "reason", "reportingController", "type"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +78,13 @@ def not_found(kind: ServedKind, name: str) -> RequestError:
 def conflict(kind: ServedKind, name: str, message: str) -> RequestError:
     """Return the error of a write that expects another state of the object."""
     return failure(kind, name, 409, "Conflict", message)
+
+
+def failed_precondition(kind: ServedKind, name: str, expected: str) -> RequestError:
+    """Return the error of a deletion of another object, or of another version; it names the kind, not the resource."""
+    error = conflict(kind, name, f"the precondition {expected} does not match the object")
+    error.details = {**(error.details or {}), "kind": kind.gvk.kind}
+    return error
 
 
 def invalid(group: str, kind: str, name: str, problems: Iterable[Problem]) -> RequestError:
@@ -246,66 +242,6 @@ def check_content_type(call: Call) -> None:
     """Raise RequestError for a body that isn't JSON; a missing type means that it is."""
     if call.content_type not in ("", "application/json"):
         raise RequestError(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
-
-
-def scope(kind: ServedKind, query: Mapping[str, str], route: Route) -> tuple[str, str]:
-    """Return the prefix of the keys that a list reads, and the only key if it reads one object."""
-    name = next((value for field, sign, value in _fields_of(query) if (field, sign) == ("metadata.name", "=")), "")
-    prefix = f"{route.namespace}/" if route.namespace else ""
-    is_single = name and (prefix or not kind.is_namespaced)
-    return prefix, f"{prefix}{name}" if is_single else ""
-
-
-def _fields_of(query: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    try:
-        return field_requirements(query.get("fieldSelector", ""))
-    except ValueError as error:
-        raise bad_request(f"unable to parse the selector: {error}") from error
-
-
-def selection(kind: ServedKind, query: Mapping[str, str], route: Route) -> Callable[[str, RawObject], bool]:
-    """Return the function that selects objects, by their key and content, of a list or watch. Raise RequestError."""
-    try:
-        labels = label_selector(query.get("labelSelector", ""))
-    except ValueError as error:
-        raise bad_request(f"unable to parse the selector: {error}") from error
-    fields = _fields_of(query)
-    known = (*_COMMON_FIELDS, *_FIELDS.get(kind.gvk, ()))
-    if unknown := next((field for field, _, _ in fields if field not in known), None):
-        raise bad_request(f"field label not supported: {unknown}")
-    if route.name:
-        fields.append(("metadata.name", "=", route.name))
-    prefix = f"{route.namespace}/" if route.namespace else ""
-
-    def selects(key: str, obj: RawObject) -> bool:
-        if not key.startswith(prefix) or not labels.matches(obj["metadata"].get("labels") or {}):
-            return False
-        return all((_field(obj, path) == value) == (operator == "=") for path, operator, value in fields)
-
-    return selects
-
-
-def _field(obj: RawObject, path: str) -> str:
-    found: Any = obj
-    for name in (
-        path.replace("regarding.", "involvedObject.").replace("reportingController", "reportingComponent").split(".")
-    ):
-        found = found.get(name) if isinstance(found, dict) else None
-    return "" if found is None else str(found)
-
-
-def continue_token(version: int, last: str) -> str:
-    """Return the token of the page after a key, of the list of a version; -1 means the newest version."""
-    return base64.urlsafe_b64encode(json.dumps([version, last]).encode()).decode().rstrip("=")
-
-
-def read_continue_token(token: str) -> tuple[int, str]:
-    """Return the version and the last key of a token. Raise RequestError."""
-    try:
-        version, last = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (ValueError, TypeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
-    return int(version), str(last)
 
 
 def partial(obj: RawObject) -> RawObject:
