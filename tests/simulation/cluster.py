@@ -20,6 +20,7 @@ from tests.simulation.objects import (
     Problem,
     content_problems,
     decoded,
+    in_version,
     is_same,
     metadata_problems,
     metadata_update_problems,
@@ -116,6 +117,8 @@ class SimulatedApiServer:
             if route is None and method == "GET" and (document := discovery(self.kinds, path, accept)):
                 return Answer(200, document)
             return self._handle(method, self._call(path, query, body, accept, content_type))
+        except MalformedError as error:
+            return bad_request(f"the body cannot be handled: {error}").answer
         except RequestError as error:
             return error.answer
 
@@ -242,7 +245,7 @@ class SimulatedApiServer:
         return watch
 
     def _decoded(self, call: Call, body: Any) -> RawObject:
-        """Return the object in a body, of the right kind, name, and namespace."""
+        """Return the object in a body, of the right kind, name, and namespace. Raise MalformedError or RequestError."""
         kind, route = call.kind, call.route
         if not isinstance(body, dict):
             raise bad_request(f"expected an object of kind {kind.gvk.kind}")
@@ -256,10 +259,7 @@ class SimulatedApiServer:
             )
         if is_other:
             raise bad_request(f"expected {kind.gvk}, found apiVersion {version!r}, kind {found!r}")
-        try:
-            obj = decoded(kind, body)
-        except MalformedError as error:
-            raise bad_request(f"{kind.gvk.kind} cannot be handled: {error}") from error
+        obj = decoded(kind, body)
         metadata = obj["metadata"]
         if route.name and metadata.get("name") != route.name:
             raise bad_request("the name of the object does not match the name on the URL")
@@ -355,7 +355,7 @@ class SimulatedApiServer:
             raise RequestError(415, "UnsupportedMediaType", f"unsupported media type {call.content_type!r}")
         is_dry_run = call.is_dry_run("PatchOptions")
         existing = self._existing(call)
-        current = shown(kind, existing)
+        current = in_version(kind, existing)
         if call.content_type == _MERGE_PATCH:
             if not isinstance(call.body, dict):
                 raise bad_request("error decoding patch: expected an object")
@@ -365,7 +365,10 @@ class SimulatedApiServer:
         if not isinstance(patched, dict):
             raise invalid("", "", "", [("patch", "the patched object isn't an object")])
         self._check_patched(call, patched)
-        obj = self._decoded(call, patched)
+        try:
+            obj = self._decoded(call, patched)
+        except MalformedError as error:
+            raise invalid("", "", "", [("patch", str(error))]) from error
         return self._update(call, existing, obj, is_dry_run=is_dry_run)
 
     def _check_patched(self, call: Call, patched: RawObject) -> None:
@@ -377,10 +380,6 @@ class SimulatedApiServer:
             raise invalid(version.rpartition("/")[0], name, call.route.name, [problem])
         if (version, name) != (kind.gvk.api_version, kind.gvk.kind) and not kind.is_custom:
             raise invalid("", "", "", [("patch", f"no kind {name!r} is registered for {version!r}")])
-        try:
-            decoded(kind, patched)
-        except MalformedError as error:
-            raise invalid("", "", "", [("patch", str(error))]) from error
 
     def _json_patched(self, current: RawObject, operations: Any) -> Any:
         try:

@@ -49,7 +49,15 @@ class MalformedError(Exception):
 
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two values are the same JSON; for Python, True is 1."""
-    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return one == other and _has_same_types(one, other)
+
+
+def _has_same_types(one: Any, other: Any) -> bool:
+    if one.__class__ is dict:
+        return all(_has_same_types(value, other[key]) for key, value in one.items())
+    if one.__class__ is list:
+        return all(map(_has_same_types, one, other))
+    return one.__class__ is other.__class__
 
 
 def decoded(kind: ServedKind, body: RawObject) -> RawObject:
@@ -72,9 +80,14 @@ def decoded(kind: ServedKind, body: RawObject) -> RawObject:
 
 def shown(kind: ServedKind, obj: RawObject) -> RawObject:
     """Return a copy of a stored object in the form of a kind's version."""
+    return copied(in_version(kind, obj))  # type: ignore[no-any-return] # the copy of an object
+
+
+def in_version(kind: ServedKind, obj: RawObject) -> RawObject:
+    """Return a stored object in the form of a kind's version; both share their values."""
     if kind.gvk != NEW_EVENT:
-        return copied(obj)  # type: ignore[no-any-return] # of an object
-    fields = {_OLD_EVENT_FIELDS.get(name, name): copied(value) for name, value in obj.items()}
+        return obj
+    fields = {_OLD_EVENT_FIELDS.get(name, name): value for name, value in obj.items()}
     _drop_empty(fields, "reportingController", "reportingInstance")
     return {**fields, "apiVersion": NEW_EVENT.api_version, "kind": NEW_EVENT.kind}
 
