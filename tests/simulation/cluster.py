@@ -14,7 +14,7 @@ from typing import Any, Final
 from rolecall.kube.references import GVK, RawObject
 from tests.simulation import controllers
 from tests.simulation.kinds import DEFAULT_KINDS, NAMESPACE, POD, ServedKind, discovery
-from tests.simulation.lists import list_object, read_list, selection
+from tests.simulation.lists import check_version_of_get, list_object, read_list, selection
 from tests.simulation.objects import (
     MalformedError,
     Problem,
@@ -198,6 +198,7 @@ class SimulatedApiServer:
             raise not_allowed(call.kind)
         match method:
             case "GET":
+                check_version_of_get(self._store, call.query)
                 return self._shown(call, 200, self._existing(call))
             case "PUT":
                 return self._replace(call)
@@ -215,7 +216,8 @@ class SimulatedApiServer:
         if accepted(call.accept) == PARTIAL:
             return partial
         if accepted(call.accept) == PARTIAL_LIST:
-            raise RequestError(406, "NotAcceptable", "you requested a list, but the requested object is none")
+            message = "you requested a list, but the requested object is none"
+            raise RequestError(500, "", message) if call.kind.is_custom else RequestError(406, "NotAcceptable", message)
         return lambda obj: shown(call.kind, obj)
 
     def _existing(self, call: Call) -> RawObject:
@@ -314,11 +316,10 @@ class SimulatedApiServer:
             raise error
 
     def _prepare_for_create(self, kind: ServedKind, obj: RawObject) -> None:
-        metadata = obj["metadata"]
         if kind.gvk == NAMESPACE:
             obj["status"] = {"phase": "Active"}
             obj["spec"] = {"finalizers": [*(obj["spec"].get("finalizers") or ()), "kubernetes"]}
-            metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
+            _add_name_label(obj)
         elif kind.gvk == POD:
             obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
         elif kind.is_custom and kind.has_status:
@@ -339,7 +340,8 @@ class SimulatedApiServer:
         if existing is None:
             if obj["metadata"].get("uid"):
                 raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
-            obj["metadata"].pop("resourceVersion", None)
+            if not is_dry_run:
+                obj["metadata"].pop("resourceVersion", None)
             return self._create_object(call, obj, is_dry_run=is_dry_run)
         if obj["metadata"].get("uid") not in (None, existing["metadata"]["uid"]):
             raise conflict(call.kind, call.route.name, "Precondition failed: UID in precondition")
@@ -428,6 +430,7 @@ class SimulatedApiServer:
             obj = {**{name: value for name, value in obj.items() if name != "status"}, **status}
         if kind.gvk == NAMESPACE:
             obj["spec"] = old["spec"]
+            _add_name_label(obj)
         generation = old["metadata"].get("generation")
         obj["metadata"] = {**obj["metadata"], "generation": generation}
         if kind.has_generation and not is_same(_content(obj), _content(old)):
@@ -455,7 +458,8 @@ class SimulatedApiServer:
             )
         obj, is_deleted = self.delete_object(call.kind, call.key, options)
         is_object = call.kind.returns_deleted or not is_deleted
-        return self._shown(call, 200, obj) if is_object else Answer(200, _deleted(call.kind, obj))
+        status = 202 if options.is_orphaning is False and not is_deleted else 200
+        return self._shown(call, status, obj) if is_object else Answer(status, _deleted(call.kind, obj))
 
     def delete_object(self, kind: ServedKind, key: str, options: DeleteOptions) -> tuple[RawObject, bool]:
         """Delete an object, or mark it; return its last state, and whether it was deleted. Raise RequestError."""
@@ -545,6 +549,11 @@ def _empty(kind: ServedKind) -> RawObject:
     """Return an object without any field but its kind, as stored."""
     gvk = kind.stored_as or kind.gvk
     return {"kind": gvk.kind, "apiVersion": gvk.api_version}
+
+
+def _add_name_label(namespace: RawObject) -> None:
+    metadata = namespace["metadata"]
+    metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
 
 
 def _content(obj: RawObject) -> RawObject:

@@ -27,8 +27,9 @@ def collect_garbage(server: "SimulatedApiServer") -> bool:
     if not owned and not ending:
         return False
     by_uid = {obj["metadata"]["uid"]: obj for _, _, obj in objects}
-    return any(_finish(server, located, owned) for located in ending) or any(
-        _collect(server, located, by_uid) for located in owned
+    # Dependents first: those that don't block the deletion of their owner are deleted with it, too.
+    return any(_collect(server, located, by_uid) for located in owned) or any(
+        _finish(server, located, owned) for located in ending
     )
 
 

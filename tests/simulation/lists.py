@@ -36,6 +36,7 @@ _FIELDS: Final = {
 
 def read_list(store: Store, call: Call) -> tuple[RawObject, list[RawObject]]:
     """Return the metadata and the stored objects of a list, or of one page of it. Raise RequestError."""
+    _check_match(call.query)
     selects = selection(call.kind, call.query, call.route)
     version, last = _version_of_list(store, call.query)
     found = store.objects_at(call.kind.resource, version)
@@ -81,20 +82,36 @@ def _limit(query: Mapping[str, str]) -> int:
         raise bad_request(f"limit: {error}") from error
 
 
-def _version_of_list(store: Store, query: Mapping[str, str]) -> tuple[int, str]:
-    """Return the version to list, and the last key of the previous page."""
+def check_version_of_get(store: Store, query: Mapping[str, str]) -> None:
+    """Raise RequestError if a request for one object requires a version that isn't one, or doesn't exist yet."""
+    wanted = query.get("resourceVersion") or "0"
+    if not wanted.isdecimal():
+        raise RequestError(500, "", f"resourceVersion: Invalid value: {wanted!r}: invalid syntax")
+    _check_not_newer(store, int(wanted))
+
+
+def _check_not_newer(store: Store, version: int) -> None:
+    if version > store.version:
+        details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+        raise RequestError(504, "Timeout", f"Too large resource version: {version}", details)
+
+
+def _check_match(query: Mapping[str, str]) -> None:
     wanted, match = query.get("resourceVersion") or "", query.get("resourceVersionMatch") or ""
     if match and (match not in ("Exact", "NotOlderThan") or not wanted or (match, wanted) == ("Exact", "0")):
         raise invalid("meta.k8s.io", "ListOptions", "", [("resourceVersionMatch", f"Forbidden: {match!r}")])
+
+
+def _version_of_list(store: Store, query: Mapping[str, str]) -> tuple[int, str]:
+    """Return the version to list, and the last key of the previous page."""
+    wanted, match = query.get("resourceVersion") or "", query.get("resourceVersionMatch") or ""
     if token := query.get("continue"):
         version, last = _read_continue_token(token)
         if 0 <= version < store.compacted:
             raise RequestError(410, "Expired", "The provided continue parameter is too old")
         return (store.version if version < 0 else version), last
     number = version_number(wanted or "0")
-    if number > store.version:
-        details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-        raise RequestError(504, "Timeout", f"Too large resource version: {number}", details)
+    _check_not_newer(store, number)
     if match != "Exact" and (match or not number or not _limit(query)):
         return store.version, ""
     if number < store.compacted:

@@ -30,6 +30,10 @@ _MAX_ANNOTATIONS_BYTES: Final = 256 << 10
 _MAX_GENERATED_PREFIX: Final = 58
 _LABEL: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LEASE_FIELDS: Final = (
+    *("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions"),
+    *("strategy", "preferredHolder"),
+)
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _OLD_EVENT_FIELDS: Final = {
     "involvedObject": "regarding",
@@ -200,7 +204,8 @@ def _read_lease(obj: RawObject) -> None:
         _check((spec or {}).get(name), int, f"spec.{name}")
     for name in ("holderIdentity", "acquireTime", "renewTime"):
         _check((spec or {}).get(name), str, f"spec.{name}")
-    obj["spec"] = {name: value for name, value in (spec or {}).items() if value is not None}
+    known = (name for name in _LEASE_FIELDS if (spec or {}).get(name) is not None)
+    obj["spec"] = {name: obj["spec"][name] for name in known}
 
 
 def _read_event(obj: RawObject) -> None:
@@ -231,6 +236,8 @@ def name_problem(kind: ServedKind, name: str) -> str:
     """Return why an object of a kind can't have a name, empty if it can."""
     if kind.gvk == NAMESPACE:
         return "" if _DNS_LABEL.fullmatch(name) else "expected a lowercase RFC 1123 label"
+    if kind.gvk == EVENT:
+        return "" if name not in (".", "..") and not {"/", "%"} & set(name) else "expected a segment of a path"
     return "" if is_subdomain(name) else "expected a lowercase RFC 1123 subdomain"
 
 
@@ -249,17 +256,17 @@ def metadata_problems(kind: ServedKind, metadata: RawObject) -> list[Problem]:
     return problems + _common_problems(kind, metadata)
 
 
+def _is_core(kind: ServedKind) -> bool:
+    """Return whether a kind has the older rules for finalizers."""
+    return not kind.gvk.group and kind.gvk != EVENT
+
+
 def _finalizer_problems(kind: ServedKind, finalizers: list[str]) -> list[Problem]:
     problems = []
     for finalizer in finalizers:
         if problem := qualified_name_problem(finalizer):
             problems.append(("metadata.finalizers", problem))
-        elif (
-            not kind.is_custom
-            and kind.has_dependents
-            and "/" not in finalizer
-            and finalizer not in (ORPHAN, FOREGROUND, "kubernetes")
-        ):
+        elif _is_core(kind) and "/" not in finalizer and finalizer not in (ORPHAN, FOREGROUND, "kubernetes"):
             problems.append(("metadata.finalizers", "name is neither a standard finalizer nor fully qualified"))
     if {ORPHAN, FOREGROUND} <= set(finalizers):
         problems.append(("metadata.finalizers", f"{ORPHAN} and {FOREGROUND} cannot be both set"))

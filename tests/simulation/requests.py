@@ -172,6 +172,8 @@ class DeleteOptions:
     uid: str | None = None
     version: str | None = None
     is_dry_run: bool = False
+    is_orphaning: bool | None = None
+    """The older form of the policy."""
 
     @classmethod
     def of(cls, call: Call) -> "DeleteOptions":
@@ -191,7 +193,7 @@ class DeleteOptions:
         expected = body.get("preconditions") or {}
         is_dry_run = _is_dry_run(body.get("dryRun"), "DeleteOptions")
         seconds = body.get("gracePeriodSeconds")
-        return cls(policy, seconds, expected.get("uid"), expected.get("resourceVersion"), is_dry_run)
+        return cls(policy, seconds, expected.get("uid"), expected.get("resourceVersion"), is_dry_run, orphan)
 
     def finalizers(self, current: list[str]) -> list[str]:
         """Return the finalizers with those by which the garbage collector knows the policy."""

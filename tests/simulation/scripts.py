@@ -58,6 +58,46 @@ def script(seed: int, namespace: str) -> list[Step]:
     return list(_Author(chance, namespace).steps())
 
 
+def ownership_script(seed: int, namespace: str) -> list[list[Step]]:
+    """Return the phases of a seed: objects that own each other, a deletion for each phase, and the namespace's end.
+
+    Between two phases, the garbage collector must do all that it can: its result depends on the order otherwise.
+    """
+    chance = random.Random(seed)  # noqa: S311 - scripts are no secrets
+    objects: list[tuple[GVK, str]] = []
+    creations = []
+    for name in "abcdefg":
+        gvk = chance.choice((THING, CONFIG_MAP))
+        metadata: RawObject = {"name": name}
+        owners = chance.sample(objects, min(len(objects), chance.choice((0, 1, 1, 2))))
+        references = [_reference(*owner, chance) for owner in owners]
+        if chance.random() < 0.2:
+            references.append({**_reference(CONFIG_MAP, "a", chance), "uid": f"{UNKNOWN_UID[:-1]}{len(objects)}"})
+        if references:
+            metadata["ownerReferences"] = references
+        if chance.random() < 0.15:
+            metadata["finalizers"] = ["example.com/one"]
+        body = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
+        creations.append(Step("POST", _collection(gvk, namespace), body=body))
+        objects.append((gvk, name))
+    deletions = []
+    for gvk, name in chance.sample(objects, 3):
+        options = {"propagationPolicy": chance.choice(("Background", "Foreground", "Foreground", "Orphan"))}
+        deletions.append([Step("DELETE", f"{_collection(gvk, namespace)}/{name}", body=options)])
+    return [creations, *deletions, [Step("DELETE", f"/api/v1/namespaces/{namespace}")]]
+
+
+def _reference(gvk: GVK, name: str, chance: random.Random) -> RawObject:
+    reference = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": name, "uid": f"$uid {gvk.kind} {name} -1"}
+    return reference | ({"blockOwnerDeletion": True} if chance.random() < 0.5 else {})
+
+
+def _collection(gvk: GVK, namespace: str) -> str:
+    """Return the path of the objects of a kind."""
+    scope = "" if gvk == GADGET else f"/namespaces/{namespace}"
+    return f"{group_version_path(gvk.group, gvk.version)}{scope}/{plural_of(gvk.kind)}"
+
+
 class _Author:
     """Writes a script."""
 
@@ -123,9 +163,7 @@ class _Author:
         return self._chance.random() < probability
 
     def _collection(self, gvk: GVK) -> str:
-        root = group_version_path(gvk.group, gvk.version)
-        scope = "" if gvk == GADGET else f"/namespaces/{self._namespace}"
-        return f"{root}{scope}/{plural_of(gvk.kind)}"
+        return _collection(gvk, self._namespace)
 
     def _path(self, gvk: GVK, name: str = "", subresource: str = "") -> str:
         return "/".join(
@@ -183,7 +221,13 @@ class _Author:
         elif gvk == LEASE:
             renewed = "2026-01-01T00:00:00.123456Z"
             usual = {"spec": {"holderIdentity": f"h{number}", "leaseDurationSeconds": 15, "renewTime": renewed}}
-            specs = ({}, {"leaseDurationSeconds": 0}, {"leaseTransitions": -1}, {"holderIdentity": 1}, None)
+            specs: tuple[Any, ...] = (
+                {},
+                {"leaseDurationSeconds": 0},
+                {"leaseTransitions": -1},
+                {"holderIdentity": 1},
+                None,
+            )
             odd = [{"spec": spec} for spec in specs]
         elif gvk == EVENT:
             about = {"kind": "Thing", "name": "a", "namespace": self._namespace}
