@@ -91,10 +91,10 @@ bundle: .venv/.ready ## Write the OLM bundle of the samples to deploy/olm, for V
 ##@ Test
 
 .PHONY: test
-test: setup unit check core ## Before each commit: unit and static tests, static checks, core integration tests (8 minutes on two CPUs)
+test: setup unit simulation check core ## Before each commit: unit and static tests, simulation, static checks, core integration tests (10 minutes on two CPUs)
 
 .PHONY: test-all
-test-all: setup unit check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e
+test-all: setup unit simulation check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles and CRDs
@@ -115,7 +115,11 @@ PURE += $(patsubst %,tests/unit/runner/reconcile/test_%.py,reconciles_after_own_
 .PHONY: unit
 unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)
 	$(RUN) pytest $(PURE) --numprocesses $(WORKERS) --cov
-	$(RUN) pytest tests/unit tests/static --numprocesses $(WORKERS) $(addprefix --ignore=,$(PURE))
+	$(RUN) pytest tests/unit tests/static tests/simulation --numprocesses $(WORKERS) $(addprefix --ignore=,$(PURE))
+
+.PHONY: simulation
+simulation: .venv/.ready ## Histories of the whole operator in virtual time, for the seeds SEEDS
+	$(RUN) python -m tests.simulation --seeds $(or $(SEEDS),1-300)
 
 # Markers in the test files replace a list here: they move with the files, and can exclude single tests.
 .PHONY: core

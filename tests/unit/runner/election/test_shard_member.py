@@ -15,9 +15,9 @@ from rolecall.kube.errors import KubeError
 from rolecall.runner.election.elector import LeadershipLostError, new_lease
 from rolecall.runner.election.shard_member import HeldShards, ShardMember
 from rolecall.runner.serving.metrics import OperatorMetrics
+from tests.support.virtual_time import VirtualTimeLoop
 from tests.unit.runner.election.simulated_leases import DirectClient, LeaseServer
 from tests.unit.runner.election.simulated_replicas import GROUP, DriftingClock, election
-from tests.unit.runner.election.virtual_time import VirtualTimeLoop
 
 
 class Rig:

@@ -11,9 +11,9 @@ import random
 
 import pytest
 
+from tests.support.virtual_time import VirtualTimeLoop
 from tests.unit.runner.election.simulated_leases import LeaseServer
 from tests.unit.runner.election.simulated_replicas import GROUP, Ledger, Replica
-from tests.unit.runner.election.virtual_time import VirtualTimeLoop
 
 STEPS = int(os.environ.get("SHARD_STEPS", "1000"))
 SEEDS = [int(os.environ["SHARD_SEED"])] if "SHARD_SEED" in os.environ else [1, 2, 3]

@@ -20,10 +20,10 @@ from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, wri
 from rolecall.runner.runs.outcome import Outcome, Reported
 from rolecall.runner.runs.own_writes import OwnWrites
 from tests.support.things import MANIFEST, THING
+from tests.support.virtual_time import VirtualTimeLoop
 from tests.support.world import World, condition
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.manual_clock import ManualClock
-from tests.unit.runner.election.virtual_time import VirtualTimeLoop
 
 ONE = ObjectKey("default", "one")
 

@@ -1,0 +1,153 @@
+"""Play histories of the whole operator in virtual time.
+
+``python -m tests.simulation --help`` describes the options, and the README of the package the design.
+
+The last line on standard output is for people and programs: ``500 histories, 4,012 runs, …; stories 785c603c0b25``.
+The last word is a digest of all stories. The exit code is 0 without findings, 1 with findings, and 2 for invalid
+arguments.
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from tests.simulation.history import Options, Report, play
+from tests.simulation.mutants import MUTANTS, find_all
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - files in memory, if there is such a directory
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play histories, and return the exit code."""
+    options = _parser().parse_args(arguments)
+    play_options = Options(options.faults, options.replicas)
+    with _directory() as root:
+        if options.story is not None:
+            return _tell(play(options.story, root / "story", play_options))
+        if options.mutants:
+            return find_all(root, options.jobs, options.only)
+        return _play_all(options.seeds, options.jobs, root, play_options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--seeds", type=_seeds, default=range(1, 101), metavar="1-100", help="the histories to play")
+    parser.add_argument("--jobs", type=_positive, default=os.cpu_count() or 1, help="processes (default: one per CPU)")
+    parser.add_argument("--faults", type=_share, default=0.15, help="share of requests with a fault (default: 0.15)")
+    parser.add_argument("--replicas", type=int, choices=(0, 1, 2, 3), default=0, help="operators; 0: drawn by the seed")
+    parser.add_argument("--story", type=int, metavar="SEED", help="print the story of one history")
+    parser.add_argument("--mutants", action="store_true", help="plant faults in the operator, and show what finds them")
+    names = ", ".join(sorted(MUTANTS))
+    parser.add_argument(
+        "--only", metavar="MUTANT", choices=sorted(MUTANTS), help=f"with --mutants: only one of {names}"
+    )
+    return parser
+
+
+def _seeds(text: str) -> range:
+    first, separator, last = text.partition("-")
+    try:
+        found = range(int(first), int(last if separator else first) + 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a seed or a range such as 1-500, found {text!r}") from None
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected a range such as 1-500, found {text!r}")
+    return found
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, found {text!r}")
+    return share
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """Yield a temporary directory, in memory if possible: a run writes some twenty small files."""
+    with tempfile.TemporaryDirectory(prefix="simulation-", dir=_MEMORY if _MEMORY.is_dir() else None) as path:
+        yield Path(path)
+
+
+def play_quietly(root: Path, options: Options, seed: int) -> Report:
+    """Play a history; an exception of the history itself is a finding."""
+    try:
+        return play(seed, root / str(seed), options)
+    except Exception as error:  # noqa: BLE001 - it is reported
+        return Report(seed, [f"the history ended with {error!r}"], [], 0, 0, 0.0, {})
+
+
+def _play_all(seeds: range, jobs: int, root: Path, options: Options) -> int:
+    digest, totals, failed = hashlib.sha256(), [0, 0, 0.0], 0
+    started, cpu_seconds = time.perf_counter(), 0.0
+    with ProcessPoolExecutor(jobs) as pool:
+        reports = pool.map(partial(_timed, root, options), seeds, chunksize=max(1, min(20, len(seeds) // jobs)))
+        for number, (report, seconds) in enumerate(reports, 1):
+            digest.update(report.digest.encode())
+            cpu_seconds += seconds
+            totals = [totals[0] + report.runs, totals[1] + report.requests, totals[2] + report.seconds]
+            if report.findings:
+                failed += 1
+                _progress("")
+                for text in report.findings:
+                    print(f"seed {report.seed}: {text}")
+                print(f"  python -m tests.simulation {_flags(options)}--story {report.seed}")
+            elapsed = time.perf_counter() - started
+            _progress(f"{number} of {len(seeds)} histories, {elapsed:.0f} s")
+    _progress("")
+    runs, requests, seconds = totals
+    rate = runs / cpu_seconds if cpu_seconds else 0
+    found = f"{failed} with findings; " if failed else ""
+    print(
+        f"{len(seeds):,} histories, {runs:,} runs, {requests:,} requests, {seconds:,.0f} virtual s; {found}"
+        f"{rate:.0f} runs/s for each core; stories {digest.hexdigest()[:12]}"
+    )
+    return 1 if failed else 0
+
+
+def _timed(root: Path, options: Options, seed: int) -> tuple[Report, float]:
+    started = time.process_time()
+    report = play_quietly(root, options, seed)
+    return report, time.process_time() - started
+
+
+def _flags(options: Options) -> str:
+    default = Options()
+    found = f"--faults {options.fault_rate:g} " if options.fault_rate != default.fault_rate else ""
+    return found + (f"--replicas {options.replicas} " if options.replicas else "")
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    elif text and text.partition(" ")[0].endswith("00"):
+        print(text, file=sys.stderr)
+
+
+def _tell(report: Report) -> int:
+    print("\n".join(report.story))
+    for text in report.findings:
+        print(f"seed {report.seed}: {text}")
+    print(f"story {report.digest}, {report.runs} runs, faults: {report.faults}")
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

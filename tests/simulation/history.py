@@ -1,0 +1,548 @@
+"""A history: a user, other controllers, and faults around one or several operators, all drawn from one seed.
+
+A history changes Things during faults, ends the faults, and waits until all is quiet. Then the cluster must be as if
+there had been no fault (``_differences``), no run may start without a cause, and a later change must still be seen.
+What must hold at every moment is in ``oracles``.
+"""
+
+import asyncio
+import hashlib
+import random
+import shutil
+import sys
+import traceback
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from rolecall.kube.jsonpath import FieldPath
+from rolecall.kube.metadata import is_being_deleted
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import Finalizer, Watch
+from rolecall.runner.election.elector import LeadershipLostError
+from tests.simulation.cluster import SimulatedApiServer
+from tests.simulation.network import Network
+from tests.simulation.oracles import Oracles
+from tests.simulation.replica import EPOCH, Replica, counted_tasks, simulated_system
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, GATE, NAMESPACE, SETTINGS, RunFact, needs
+from tests.support.virtual_time import VirtualTimeLoop
+
+THING: Final = GVK("example.com", "v1", "Thing")
+THINGS: Final = f"/apis/example.com/v1/namespaces/{NAMESPACE}/things"
+PAUSED: Final = "rolecall.dev/paused"
+REQUESTED: Final = "rolecall.dev/reconcile-requested-at"
+MERGE: Final = "application/merge-patch+json"
+
+_NAMES: Final = ("a", "b", "c")
+_PARTS: Final = ("x", "y")
+_STEPS: Final = (6, 12)
+_PAUSES: Final = (0.05, 0.5, 2.0, 10.0)
+_SETTLE_SECONDS: Final = 900
+_QUIET_SECONDS: Final = 120.0
+_CONTROLLER_SECONDS: Final = 0.4
+_RESTART_SECONDS: Final = 5.0
+_TIMEOUT_SECONDS: Final = 300.0
+"""How long the last fault may delay an operator: the end of a watch whose response was lost."""
+
+_END_SECONDS: Final = 45.0
+"""How long a run lasts at most."""
+_LEASES: Final = {"leader_elect": True, "leader_election_id": "operator", "leader_election_namespace": NAMESPACE}
+
+
+@dataclass(slots=True)
+class Report:
+    """What a history has found, and what it has cost."""
+
+    seed: int
+    findings: list[str]
+    story: list[str]
+    runs: int
+    requests: int
+    seconds: float
+    faults: dict[str, int]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the story."""
+        return hashlib.sha256("\n".join(self.story).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What isn't drawn from the seed; ``replicas`` 0 is drawn too."""
+
+    fault_rate: float = 0.15
+    replicas: int = 0
+
+
+def play(seed: int, root: Path, options: Options | None = None) -> Report:
+    """Play the history of a seed with files below ``root``, which is removed afterwards."""
+    root.mkdir(parents=True)
+    (root / "roles" / "thing" / "tasks").mkdir(parents=True)
+    (root / "roles" / "thing" / "tasks" / "main.yml").write_text("[]\n")
+    loop = VirtualTimeLoop()
+    asyncio.set_event_loop(loop)
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        counted_tasks(loop)
+        history = History(seed, root, options or Options(), loop)
+        with simulated_system(), _told(history):
+            return loop.run_until_complete(history.run())
+    finally:
+        random.setstate(state)
+        asyncio.set_event_loop(None)
+        loop.close()
+        shutil.rmtree(root)
+
+
+@contextmanager
+def _told(history: "History") -> Iterator[None]:
+    """Add the log of the operators to the story."""
+
+    def tell(_logger: object, level: str, event: MutableMapping[str, Any]) -> str:
+        message, name = event.get("event"), event.get("name", "")
+        details = event.get("causes") or event.get("error") or event.get("reason") or event.get("reasons") or ""
+        if level in ("error", "critical") or message in _TOLD:
+            history.tell(f"  {level}: {message} {name} {details}".rstrip())
+            if message == "Reconcile started":
+                history.oracles.reconcile_started(name, event["causes"])
+            if event.get("exc_info"):  # no fault of the network may end in an error of the program
+                history.tell(traceback.format_exc())
+                history.oracles.find(f"{message}: {sys.exc_info()[1]!r}")
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, tell],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
+
+
+_TOLD: Final = frozenset(
+    {
+        "Reconcile started",
+        "Reconcile succeeded",
+        "Reconcile failed",
+        "Object was deleted",
+        "Object is paused; its role does not run",
+        "Run interrupted",
+        "Watch expired; listing again",
+        "Became the leader",
+        "Lost the Lease",
+        "Workers started",
+        "Exiting",
+    }
+)
+
+
+class History:
+    """The history of one seed."""
+
+    def __init__(self, seed: int, root: Path, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+        self.seed, self.root, self._loop = seed, root, loop
+        self.chance = random.Random(seed)  # noqa: S311 - no secret
+        self.user = random.Random(f"user {seed}")  # noqa: S311 - no secret
+        self.story: list[str] = []
+        self.server = SimulatedApiServer(lambda: EPOCH + loop.time())
+        self.network = Network(self.server, self.chance, self.tell)
+        self.facts: list[RunFact] = []
+        self.wanted: dict[str, RawObject | None] = {}
+        """The spec of each Thing; None after it was deleted."""
+
+        self.settings_value = ""
+        self.gate_is_open = True
+        self.paused: set[str] = set()
+        self.replicas: list[Replica] = []
+        self.fault_rate = options.fault_rate
+        mode = self.user.random()
+        self.count = options.replicas or (1 if mode < 0.8 else 2)
+        self.shards = 4 if mode >= 0.9 else 0
+        self.has_finalizer = self.user.random() < 0.6
+        self.period = 20.0 if self.user.random() < 0.2 else None
+        self.watches = (self._watch(),)
+        self.oracles = Oracles(self)
+        self._numbers = 0
+
+    def tell(self, text: str) -> None:
+        """Add a line to the story."""
+        self.story.append(f"{self._loop.time():10.3f} {text}")
+
+    async def run(self) -> Report:
+        """Play the history, and return what it has found."""
+        loop = asyncio.get_running_loop()
+        self.server.handle("POST", "/api/v1/namespaces", body=_named("v1", "Namespace", NAMESPACE))
+        controllers = asyncio.create_task(self._control())
+        self._set_settings()
+        self._open_gate(is_open=True)
+        for _ in range(self.count):
+            self._start_replica()
+        self.network.fault_rate = self.fault_rate
+        for _ in range(self.user.randint(*_STEPS)):
+            await asyncio.sleep(self.user.choice(_PAUSES))
+            await self._step()
+        await asyncio.sleep(self.user.uniform(0, 5))
+        self._end_faults()
+        findings = (
+            await self._unsettled("after the faults")
+            or await self._restless()
+            or await self._later()
+            or await self._interrupted()
+        )
+        for replica in self.replicas:
+            await replica.stop()
+        controllers.cancel()
+        findings += [text for text in self.oracles.findings if text not in findings]
+        return Report(
+            self.seed, findings, self.story, len(self.facts), self.network.requests, loop.time(), self.network.faults
+        )
+
+    # What a user does.
+
+    async def _step(self) -> None:
+        """Make one change."""
+        steps = {
+            self._change: 8,
+            self._delete: 2,
+            self._recreate: 2,
+            self._set_settings: 1,
+            self._delete_dependent: 1,
+            self._change_dependent: 1,
+            self._toggle_pause: 1,
+            self._request: 1,
+            self._toggle_gate: 1,
+            self._remove_finalizer: 1,
+            self._compact: 1,
+            self._cut: 3,
+            self._kill: 2,
+            self._restart: 1,
+        }
+        step = self.user.choices(list(steps), list(steps.values()))[0]
+        if (waiting := step()) is not None:
+            await waiting
+
+    def _change(self) -> None:
+        """Create a Thing, or change its spec."""
+        name, size = self.user.choice(_NAMES), self.user.randint(1, 99)
+        old = self.wanted.get(name)
+        spec: RawObject = {"size": size}
+        if self.user.random() < 0.4:
+            spec["parts"] = [part for part in _PARTS if self.user.random() < 0.6]
+        if self.user.random() < 0.3:
+            spec["copies"] = True
+        if self.user.random() < 0.15:
+            spec["needsGate"] = True
+        if self.user.random() < 0.15:
+            spec["seconds"] = self.user.choice((1, 8, 30))
+        if self.user.random() < 0.1:
+            spec["counts"] = self.user.randint(1, 3)
+        self._write_spec(name, spec, is_new=old is None)
+
+    def _write_spec(self, name: str, spec: RawObject, *, is_new: bool) -> None:
+        if is_new:
+            body = _named("example.com/v1", "Thing", name, NAMESPACE) | {"spec": spec}
+            answer = self.server.handle("POST", THINGS, body=body)
+            if answer.status == 409:  # its finalizer hasn't run
+                return
+        else:
+            removed = dict.fromkeys((self.wanted[name] or {}).keys() - spec.keys())
+            patch = {"spec": spec | dict(sorted(removed.items()))}
+            answer = self.server.handle("PATCH", f"{THINGS}/{name}", body=patch, content_type=MERGE)
+        assert answer.status in (200, 201), answer
+        self.wanted[name] = spec
+        self.tell(f"user writes {name}: {spec}")
+        if is_new:
+            self.paused.discard(name)
+
+    def _delete(self) -> None:
+        name = self.user.choice(_NAMES)
+        if self.wanted.get(name) is not None:
+            self.server.handle("DELETE", f"{THINGS}/{name}")
+            self.wanted[name] = None
+            self.paused.discard(name)
+            self.tell(f"user deletes {name}")
+
+    def _recreate(self) -> None:
+        """Delete a Thing, and create one of its name before anything notices."""
+        name = self.user.choice(_NAMES)
+        if (spec := self.wanted.get(name)) is not None:
+            self.server.handle("DELETE", f"{THINGS}/{name}")
+            self.wanted[name] = None
+            self._write_spec(name, spec, is_new=True)
+
+    def _set_settings(self) -> None:
+        self.settings_value = f"v{self.user.randint(1, 99)}"
+        body = _named("v1", "ConfigMap", SETTINGS, NAMESPACE) | {"data": {"value": self.settings_value}}
+        if self.server.handle("POST", CONFIG_MAPS, body=body).status == 409:
+            self.server.handle("PATCH", f"{CONFIG_MAPS}/{SETTINGS}", body={"data": body["data"]}, content_type=MERGE)
+        self.tell(f"user sets the settings to {self.settings_value}")
+
+    def _delete_dependent(self) -> None:
+        name = self.user.choice(_NAMES)
+        if self.server.handle("DELETE", f"{CONFIG_MAPS}/{name}").status == 200:
+            self.tell(f"user deletes the ConfigMap {name}")
+
+    def _change_dependent(self) -> None:
+        name = self.user.choice(_NAMES)
+        body = {"data": {"size": "0"}}
+        if self.server.handle("PATCH", f"{CONFIG_MAPS}/{name}", body=body, content_type=MERGE).status == 200:
+            self.tell(f"user changes the ConfigMap {name}")
+
+    def _toggle_pause(self) -> None:
+        name = self.user.choice(_NAMES)
+        if self.wanted.get(name) is None:
+            return
+        self.paused ^= {name}
+        self._annotate(name, {PAUSED: "true" if name in self.paused else None})
+        self.tell(f"user {'pauses' if name in self.paused else 'resumes'} {name}")
+
+    def _request(self) -> None:
+        name = self.user.choice(_NAMES)
+        if self.wanted.get(name) is not None:
+            self._numbers += 1
+            self._annotate(name, {REQUESTED: str(self._numbers)})
+            self.tell(f"user requests a reconcile of {name}")
+
+    def _annotate(self, name: str, annotations: dict[str, str | None]) -> None:
+        body = {"metadata": {"annotations": annotations}}
+        self.server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=MERGE)
+
+    def _remove_finalizer(self) -> None:
+        name = self.user.choice(_NAMES)
+        if self.has_finalizer and self.wanted.get(name) is not None:
+            body = {"metadata": {"finalizers": None}}
+            self.server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=MERGE)
+            self.tell(f"user removes the finalizer of {name}")
+
+    def _toggle_gate(self) -> None:
+        self._open_gate(is_open=not self.gate_is_open)
+
+    def _open_gate(self, *, is_open: bool) -> None:
+        self.gate_is_open = is_open
+        if is_open:
+            self.server.handle("POST", CONFIG_MAPS, body=_named("v1", "ConfigMap", GATE, NAMESPACE))
+        else:
+            self.server.handle("DELETE", f"{CONFIG_MAPS}/{GATE}")
+        self.tell(f"user {'opens' if is_open else 'closes'} the gate")
+
+    # What happens to the operators.
+
+    def _compact(self) -> None:
+        self.server.compact(self.server.version)
+        self.tell("etcd is compacted")
+
+    def _cut(self) -> None:
+        """Lose all packets of a replica for some time, while everything else goes on."""
+        replica = self.user.choice(self.replicas)
+        replica.session.cut()
+        self.tell(f"{replica.name} is cut off")
+        breaks = self.user.random() < 0.5
+
+        def restore() -> None:
+            if breaks:  # what the watches have missed is no longer there
+                self._compact()
+            replica.session.restore(breaks=breaks)
+            self.tell(f"{replica.name} is connected")
+
+        self._loop.call_later(self.user.choice((1.0, 8.0, 40.0)), restore)
+
+    async def _kill(self) -> None:
+        index = self.user.randrange(len(self.replicas))
+        await self.replicas[index].kill()
+        await asyncio.sleep(self.user.choice((0.1, 3.0, 20.0)))
+        self._start_replica(index)
+
+    async def _restart(self) -> None:
+        index = self.user.randrange(len(self.replicas))
+        await self.replicas[index].stop()
+        self._start_replica(index)
+
+    def _start_replica(self, index: int | None = None) -> None:
+        self._numbers += 1
+        name = f"operator{self._numbers}"
+        directory = self.root / f"replica-{len(self.replicas) if index is None else index}"
+        directory.mkdir(exist_ok=True)
+        settings = Settings(
+            work_directory=directory,
+            warm=False,
+            workers=2,
+            max_concurrent_runs=3,
+            backoff_max_seconds=20.0,
+            max_artifacts_bytes=0,
+            mark_unsafe=False,
+            shards=self.shards if self.count > 1 else 0,
+            **(_LEASES if self.count > 1 else {}),  # type: ignore[arg-type]
+        )
+        replica = Replica(name, self.network, settings, self.watches, self.facts)
+        replica.start()
+        if index is None:
+            self.replicas.append(replica)
+        else:
+            self.replicas[index] = replica
+
+    def _watch(self) -> Watch:
+        finalizer = Finalizer(FINALIZER, None, {"state": "absent"}) if self.has_finalizer else None
+        return Watch(
+            THING,
+            RoleContent(self.root / "roles" / "thing"),
+            reconcile_period_seconds=self.period,
+            timeout_seconds=60.0,
+            watch_reads=True,
+            finalizer=finalizer,
+            status={"size": FieldPath.parse("$.stats.size")},
+        )
+
+    async def _control(self) -> None:
+        """Collect garbage, and empty terminating namespaces, a moment after each change; restart what has ended."""
+        changed = asyncio.Event()
+        self.server.on_change.append(changed.set)
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RESTART_SECONDS):
+                    await changed.wait()
+            changed.clear()
+            await asyncio.sleep(_CONTROLLER_SECONDS)
+            while self.server.collect_garbage() or self.server.finish_namespaces():
+                pass
+            for index, replica in enumerate(self.replicas):
+                if replica.has_exited:
+                    if (error := replica.error) is not None and not isinstance(error, LeadershipLostError):
+                        self.oracles.find(f"{replica.name} exited by itself: {error!r}")
+                    await replica.end()
+                    self._start_replica(index)
+
+    # What must hold in the end.
+
+    def _end_faults(self) -> None:
+        self.tell("faults end")
+        self.network.fault_rate = 0.0
+        for replica in self.replicas:
+            replica.session.restore()
+        self._open_gate(is_open=True)
+        for name in sorted(self.paused):
+            self._annotate(name, {PAUSED: None})
+        self.paused.clear()
+
+    async def _unsettled(self, when: str) -> list[str]:
+        """Wait until nothing differs; return the differences after the limit."""
+        for _ in range(_SETTLE_SECONDS):
+            if not self._differences():
+                return []
+            await asyncio.sleep(1.0)
+        return [f"{when}: {text}" for text in self._differences()]
+
+    async def _later(self) -> list[str]:
+        """Return what later changes don't reach, or reach with more runs than one for each change."""
+        living = [name for name, spec in self.wanted.items() if spec is not None]
+        before = len(self.facts)
+        for name in living:
+            self._write_spec(name, self.wanted[name] | {"size": 2000}, is_new=False)  # type: ignore[operator]
+        if found := await self._unsettled("after a later change"):
+            return found
+        await asyncio.sleep(_END_SECONDS)
+        if self.period is None and len(self.facts) - before != len(living):
+            return [f"{len(self.facts) - before} runs for one change of {len(living)} objects, expected one each"]
+        for name in living:
+            self.server.handle("DELETE", f"{CONFIG_MAPS}/{name}")
+        if found := await self._unsettled("after dependents were deleted"):
+            return found
+        await asyncio.sleep(_END_SECONDS)
+        for name in living:
+            finalizers = self.server.handle("GET", f"{THINGS}/{name}").body["metadata"].get("finalizers") or []
+            if self.has_finalizer and FINALIZER not in finalizers:
+                return [f"{name} has no finalizer after another run"]
+        return self._left_files()
+
+    async def _interrupted(self) -> list[str]:
+        """Return the statuses that report a running role after the operators were stopped in the middle of a run."""
+        for name, spec in self.wanted.items():
+            if spec is not None:
+                self._write_spec(name, spec | {"seconds": 40}, is_new=False)
+        await asyncio.sleep(self.user.uniform(1, 30))
+        for replica in self.replicas:
+            await replica.stop()
+        found = []
+        for name, spec in self.wanted.items():
+            if spec is None:
+                continue
+            status = self.server.handle("GET", f"{THINGS}/{name}").body.get("status") or {}
+            conditions = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or ()}
+            if conditions.get("Running") == ("True", "Running"):
+                found.append(f"{name} is reported as running after the operators have stopped")
+        return found
+
+    def _left_files(self) -> list[str]:
+        """Return the files of runs and of deleted objects that remain at rest."""
+        found = [f"a kubeconfig remains: {path.name}" for path in sorted(self.root.glob("replica-*/kubeconfig-*"))]
+        if self.count == 1:
+            things = self.root / "replica-0" / THING.group / THING.version / THING.kind / NAMESPACE
+            living = {name for name, spec in self.wanted.items() if spec is not None}
+            left = sorted({path.name for path in things.glob("*")} - living)
+            found += [f"the workspace of the deleted {name} remains" for name in left]
+        return found
+
+    async def _restless(self) -> list[str]:
+        """Return the runs that start although nothing changes, or the period that doesn't start any."""
+        await asyncio.sleep(_TIMEOUT_SECONDS)
+        before = len(self.facts)
+        await asyncio.sleep(_QUIET_SECONDS)
+        found, living = len(self.facts) - before, [spec for spec in self.wanted.values() if spec is not None]
+        expected = slack = 0
+        if self.period is not None:
+            expected = sum(int(_QUIET_SECONDS / (self.period + spec.get("seconds", 1))) for spec in living)
+            slack = 2 * len(living)
+        if abs(found - expected) > slack:
+            return [f"without any change, {found} runs started in {_QUIET_SECONDS:g} s, expected {expected}"]
+        return [f"later: {text}" for text in self._differences()]
+
+    def _differences(self) -> list[str]:
+        """Return how the cluster differs from what the specs request."""
+        found = []
+        for name, spec in self.wanted.items():
+            obj = self.server.handle("GET", f"{THINGS}/{name}")
+            if spec is None:
+                found += [f"{name} isn't deleted"] if obj.status == 200 else []
+                continue
+            if obj.status != 200:
+                found.append(f"{name} doesn't exist")
+                continue
+            for each, data in needs(name, spec, self.settings_value).items():
+                made = self.server.handle("GET", f"{CONFIG_MAPS}/{each}")
+                has = made.body.get("data") or {}
+                if made.status != 200 or any(has.get(key) != value for key, value in data.items()):
+                    found.append(f"{name}: ConfigMap {each} should have {data}, has {has or made.status}")
+            found += [f"{name}: {text}" for text in wrong_status(obj.body, spec)]
+        return found
+
+
+def wrong_status(obj: RawObject, spec: RawObject) -> list[str]:
+    """Return how the status of a living object differs from that after a success with this spec."""
+    status = obj.get("status") or {}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    found = [] if status.get("size") == spec["size"] else [f"status.size is {status.get('size')}"]
+    generation = obj["metadata"]["generation"]
+    if status.get("observedGeneration") != generation:
+        found.append(f"observedGeneration is {status.get('observedGeneration')} of {generation}")
+    expected = {"Successful": "True", "Ready": "True", "Failure": "False"}
+    found += [
+        f"{kind} is {conditions.get(kind)}, expected {value}"
+        for kind, value in expected.items()
+        if conditions.get(kind) != value
+    ]
+    found += ["is being deleted"] if is_being_deleted(obj) else []
+    return found
+
+
+def _named(api_version: str, kind: str, name: str, namespace: str = "") -> RawObject:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,203 @@
+"""Faults that are planted in the operator, to show that the simulation would find them.
+
+Each mutant breaks one thing that a guarantee of docs/concepts/reliability.md, or the fix of a past fault, depends on.
+``find_all`` plants one after the other and plays histories until one has a finding. A mutant that no history finds
+within its time is a gap in the faults or oracles, not in the number of seeds.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from rolecall.kube.metadata import without_finalizer
+from rolecall.kube.references import ObjectKey
+from rolecall.runner import watch_controller
+from rolecall.runner.controller import informer
+from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.informer import Informer
+from rolecall.runner.controller.store import Entry
+from rolecall.runner.controller.work_queue import WorkQueue
+from rolecall.runner.election.elector import Elector
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.reconcile import reconciler, status_writer
+from rolecall.runner.reconcile.context import ReconcileContext
+from rolecall.runner.reconcile.reconciler import Reconciler
+from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
+from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
+from rolecall.runner.runs.process import new_ident
+from rolecall.runner.runs.run import Run
+from rolecall.runner.watch_controller import WatchController
+from tests.simulation.history import Options, play
+
+LIMIT_SECONDS: Final = 60.0
+
+Plant = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A planted fault; ``guarantee`` is the number in reliability.md."""
+
+    guarantee: int
+    plant: Plant
+    options: Options = field(default_factory=Options)
+
+
+def _replaced(owner: object, name: str, new: object) -> Plant:
+    return partial(mock.patch.object, owner, name, new)
+
+
+def _drop_changes_during_runs(queue: WorkQueue[Any], request: Any, counts: object = None) -> None:  # noqa: ARG001
+    queue._processing.pop(request)
+    queue._retry_soon.pop(request, None)
+
+
+def _add_while_processing(queue: WorkQueue[Any], request: Any, cause: Any) -> None:
+    if queue._accepts(request):
+        queue._enqueue(request, (cause,))
+
+
+async def _write_once(write: Callable[[], Any]) -> Any:
+    return await write()
+
+
+_after_success = reconciler.after_success
+
+
+def _without_requeue(context: Any, *, has_finalizer: bool) -> Result:
+    found = _after_success(context, has_finalizer=has_finalizer)
+    return Result() if context.outcome.requests_requeue else found
+
+
+def _without_period(context: Any, *, has_finalizer: bool) -> Result:
+    found = _after_success(context, has_finalizer=has_finalizer)
+    return Result() if found.cause is not None and found.cause.text == "period" else found
+
+
+_write_status_once = StatusWriter._write_once
+
+
+async def _with_current_generation(
+    writer: StatusWriter, primary: Any, update: Any, _generation: Any = None, **options: Any
+) -> Any:
+    return await _write_status_once(writer, primary, update, None, **options)
+
+
+async def _read_whoever_has_the_name(primaries: Primaries, obj: Any) -> Any:
+    return await primaries.client.get(primaries.gvk, ObjectKey.of_object(obj))
+
+
+_save = Reconciler._save
+
+
+async def _release_after_failures(self: Reconciler, context: Any) -> bool:
+    if context.finalizing and not context.outcome.is_interrupted:
+        await self._edit(context, lambda obj: without_finalizer(obj, context.finalizer))
+    return await _save(self, context)
+
+
+async def _without_interrupted_status(self: Reconciler, context: Any) -> bool:
+    return True if context.outcome.is_interrupted else await _save(self, context)
+
+
+_upsert = Informer._upsert
+
+
+def _ignore_listed_updates(self: Informer, obj: Any) -> None:
+    entry = Entry.of(obj, self._fields)
+    if self.store.get(entry.key) is None:
+        _upsert(self, entry, obj, from_watch=False)
+
+
+def _crash(*_: object) -> float:
+    raise RuntimeError("planted")
+
+
+async def _remove_nothing(*_: object) -> None:
+    pass
+
+
+async def _revoke_nothing(*_: object) -> None:
+    pass
+
+
+class _NeverRaisedError(Exception):
+    pass
+
+
+@contextmanager
+def _lost_cancellation() -> Iterator[None]:
+    """Let a stop interrupt the task of a reconcile, not only its run."""
+
+    async def reconcile(self: Reconciler, key: Any, causes: Any) -> Any:
+        context = ReconcileContext(key, new_ident(), causes)
+        return await self._reconcile_and_record(context)
+
+    with mock.patch.object(Reconciler, "reconcile", reconcile):
+        yield
+
+
+_TWO: Final = Options(replicas=2)
+
+MUTANTS: Final[dict[str, Mutant]] = {
+    "change-during-run-is-lost": Mutant(1, _replaced(WorkQueue, "done", _drop_changes_during_runs)),
+    "failure-is-not-retried": Mutant(1, _replaced(WorkQueue, "add_rate_limited", lambda *_: 0.0)),
+    "requeue-is-lost": Mutant(1, _replaced(reconciler, "after_success", _without_requeue)),
+    "period-is-lost": Mutant(1, _replaced(reconciler, "after_success", _without_period)),
+    "every-write-counts-as-own": Mutant(1, _replaced(OwnWrites, "contains", lambda *_: True)),
+    "own-writes-trigger": Mutant(1, _replaced(SelfTriggers, "is_self_trigger", lambda *_: False)),
+    "list-drops-deletions": Mutant(1, _replaced(Informer, "_remove", lambda *_: None)),
+    "list-drops-updates": Mutant(1, _replaced(Informer, "on_listed", _ignore_listed_updates)),
+    "expiry-is-not-listed-again": Mutant(1, _replaced(informer, "GoneError", _NeverRaisedError)),
+    "dependents-are-not-watched": Mutant(1, _replaced(WatchController, "_on_dependent_kind", lambda *_: None)),
+    "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),
+    "a-404-forgets-an-object": Mutant(1, _replaced(Reconciler, "_is_known", lambda *_: False)),
+    "annotations-are-not-watched": Mutant(1, _replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
+    "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
+    "status-has-another-generation": Mutant(2, _replaced(StatusWriter, "_write_once", _with_current_generation)),
+    "status-of-a-recreated-object": Mutant(2, _replaced(Primaries, "read_again", _read_whoever_has_the_name)),
+    "interruption-is-not-reported": Mutant(2, _replaced(Reconciler, "_save", _without_interrupted_status)),
+    "stop-ends-the-whole-reconcile": Mutant(2, _lost_cancellation),
+    "runs-overlap": Mutant(3, _replaced(WorkQueue, "add", _add_while_processing)),
+    "lease-is-always-free": Mutant(3, _replaced(Elector, "_may_take", lambda *_: True), _TWO),
+    "writes-outlive-their-run": Mutant(3, _replaced(Proxy, "revoke", _revoke_nothing)),
+    "finalizer-is-not-added": Mutant(5, _replaced(reconciler, "with_finalizer", lambda obj, *_: obj)),
+    "finalizer-goes-after-a-failure": Mutant(5, _replaced(Reconciler, "_save", _release_after_failures)),
+    "a-failed-watch-ends-the-operator": Mutant(6, _replaced(informer.WatchRetry, "delay_after_failure", _crash)),
+    "workspaces-remain": Mutant(7, _replaced(Launcher, "remove_workspace", _remove_nothing)),
+}
+
+
+def find_all(root: Path, jobs: int, only: str | None) -> int:
+    """Plant each mutant, print what has found it, and return the exit code: 1 if one wasn't found."""
+    names = [only] if only else list(MUTANTS)
+    missed = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for name, (line, is_found) in zip(names, pool.map(partial(_find, root), names), strict=True):
+            missed += not is_found
+            print(f"{name} (guarantee {MUTANTS[name].guarantee}): {line}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} mutants found")
+    return 1 if missed else 0
+
+
+def _find(root: Path, name: str) -> tuple[str, bool]:
+    """Play histories with a mutant until one has a finding; return a line about it, and whether there was one."""
+    mutant, started, seed = MUTANTS[name], time.perf_counter(), 0
+    with mutant.plant():
+        while (seconds := time.perf_counter() - started) < LIMIT_SECONDS:
+            seed += 1
+            try:
+                findings = play(seed, root / f"{name}-{seed}", mutant.options).findings
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a history that can't go on is a finding
+                findings = [repr(error)]
+            if findings:
+                return f"seed {seed} after {time.perf_counter() - started:.1f} s: {findings[0][:200]}", True
+    return f"NOT FOUND by {seed} histories in {seconds:.0f} s", False

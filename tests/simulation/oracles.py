@@ -1,0 +1,111 @@
+"""What must hold at every moment of a history; each violation is one finding, with its time.
+
+- Runs of one object never overlap, over all replicas (guarantee 3).
+- A status reports a success only of the generation of a run that has succeeded, and its size (guarantee 2).
+- The finalizer of an object has run when the object goes (guarantee 5).
+- A replica writes nothing when another one holds the Lease.
+- Nothing is deleted by the operator: no role here deletes, and only runs may.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from rolecall.kube.metadata import is_being_deleted
+from rolecall.kube.references import RawObject
+from rolecall.runner.election.elector import LEASE
+from tests.simulation.cluster import Answer
+from tests.simulation.network import Session
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+
+
+class Oracles:
+    """Watches one history."""
+
+    def __init__(self, history: "History") -> None:
+        self.findings: list[str] = []
+        self._history = history
+        self._seen = 0
+        self._started: dict[str, float] = {}
+        """When the last reconcile of each object started."""
+        self._identities: dict[str, str] = {}
+        self._must_say_farewell: dict[str, bool] = {}
+        history.network.observers.append(self._on_request)
+        history.server.on_change.append(self._on_change)
+
+    def find(self, text: str) -> None:
+        """Add a finding."""
+        self.findings.append(f"at {asyncio.get_running_loop().time():.3f}: {text}")
+        self._history.tell(f"FINDING {text}")
+
+    def reconcile_started(self, name: str, causes: list[str]) -> None:
+        """Judge the causes of a reconcile: a success isn't repeated because its status was hard to write."""
+        before, self._started[name] = self._started.get(name, 0.0), asyncio.get_running_loop().time()
+        last = next((fact for fact in reversed(self._history.facts) if fact.name == name), None)
+        is_success = last is not None and last.status == "successful" and last.started >= before
+        if is_success and all(cause.startswith("retry") for cause in causes):
+            self.find(f"a successful run of {name} is repeated: {', '.join(causes)}")
+
+    def _on_request(self, session: Session, method: str, path: str, body: Any, answer: Answer) -> None:
+        """Judge a request of a replica that was carried out."""
+        if method == "GET" or answer.status >= 300:
+            return
+        if method == "DELETE" and not path.startswith(_LEASES):
+            self.find(f"{session.replica} deletes {path}")
+        self._judge_lease(session, path, body)
+        self._judge_overlaps()
+
+    def _judge_lease(self, session: Session, path: str, body: Any) -> None:
+        """Judge whether a replica is still the leader."""
+        if path.startswith(_LEASES):
+            if holder := ((body or {}).get("spec") or {}).get("holderIdentity"):
+                self._identities[session.replica] = holder
+            return
+        if self._history.count == 1 or self._history.shards or "/events" in path:
+            return
+        lease = self._history.server.object(LEASE, NAMESPACE, "operator") or {}
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder and holder != self._identities.get(session.replica):
+            self.find(f"{session.replica} writes {path}, although another replica is the leader")
+
+    def _judge_overlaps(self) -> None:
+        active: dict[str, str] = {}
+        for fact in self._history.facts[-40:]:
+            if fact.ended is None:
+                if fact.uid in active:
+                    self.find(f"two runs of {fact.name} at a time: {active[fact.uid]} and {fact.replica}")
+                active[fact.uid] = fact.replica
+
+    def _on_change(self) -> None:
+        """Judge the changes since the last call."""
+        history = self._history.server.history
+        while self._seen < len(history):
+            _, kind, obj = history[self._seen]
+            self._seen += 1
+            if obj.get("kind") == "Thing":
+                self._judge_thing(kind, obj)
+
+    def _judge_thing(self, kind: str, obj: RawObject) -> None:
+        metadata, status = obj["metadata"], obj.get("status") or {}
+        name, uid = metadata["name"], metadata["uid"]
+        if kind == "DELETED":
+            farewell = self._history.server.handle("GET", f"{CONFIG_MAPS}/{name}-farewell").body.get("data") or {}
+            if self._must_say_farewell.pop(uid, False) and uid not in farewell:
+                self.find(f"{name} is gone, and its finalizer hasn't run")
+            return
+        if not is_being_deleted(obj):
+            # The user may have removed it: then, its next run adds it again.
+            self._must_say_farewell[uid] = FINALIZER in (metadata.get("finalizers") or ())
+        conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+        if conditions.get("Successful") == "True" and (observed := status.get("observedGeneration")) is not None:
+            done = [
+                fact
+                for fact in self._history.facts
+                if fact.uid == uid and fact.generation == observed and fact.status == "successful"
+            ]
+            if not done:
+                self.find(f"the status of {name} reports a success of generation {observed}, which no run had")

@@ -1,0 +1,235 @@
+"""Runs of a simulation: a role is a coroutine that sends its requests through the operator's real proxy.
+
+The role makes what its object requests, as one with a few tasks of kubernetes.core would: it reads an object, and
+writes it only if it differs. A request with another status fails the run. ``needs`` states what a spec
+requests; the history compares this with the cluster.
+
+``SimulatedRunner`` keeps the guarantees of every ``Runner``: a run that is cancelled, or takes too long, loses its
+credentials first.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from rolecall.kube.references import RawObject
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.runs.outcome import Counts, Outcome, TaskFailure
+from rolecall.runner.runs.process import OnEvent, RunSpec
+from rolecall.runner.runs.run import SECRET_VARIABLE
+from rolecall.runner.runs.variables import object_variable
+from tests.simulation.network import RUN_HEADER, Content
+
+if TYPE_CHECKING:
+    from tests.simulation.replica import Replica
+
+NAMESPACE: Final = "ns"
+CONFIG_MAPS: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+FINALIZER: Final = "simulation.rolecall.dev/farewell"
+SETTINGS: Final = "settings"
+"""The ConfigMap that roles read and copy from."""
+
+GATE: Final = "gate"
+"""The ConfigMap without which a spec with ``needsGate`` fails."""
+
+_TASK_SECONDS: Final = (0.01, 0.3)
+_REQUEUE_SECONDS: Final = 5.0
+_HANG_SECONDS: Final = 10_000.0
+
+
+class RunError(Exception):
+    """A task failed."""
+
+
+@dataclass(slots=True)
+class RunFact:
+    """What is known about one run; ``ended`` is None as long as it runs."""
+
+    replica: str
+    uid: str
+    name: str
+    generation: int
+    version: int
+    """The resourceVersion of its object."""
+
+    finalizing: bool
+    started: float
+    ended: float | None = None
+    status: str = ""
+
+
+class StubRequest:
+    """What the proxy uses of a request."""
+
+    transport = None
+
+    def __init__(self, secret: str, method: str, path: str, body: RawObject | None, content_type: str) -> None:
+        self.method, self.raw_path = method, path
+        data = b"" if body is None else json.dumps(body).encode()
+        headers = CIMultiDict({"Authorization": f"Bearer {secret}", "Accept": "application/json", RUN_HEADER: "1"})
+        if body is not None:
+            headers.update({"Content-Type": content_type, "Content-Length": str(len(data))})
+        self.headers = CIMultiDictProxy(headers)
+        self.content_length, self.body_exists = len(data), body is not None
+        self.content = Content(lambda: _once(data))
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+class SimulatedRunner:
+    """Runs the role of ``role`` for each spec; ``facts`` has all runs in the order of their starts."""
+
+    def __init__(self, replica: "Replica", facts: list[RunFact]) -> None:
+        self._replica, self._facts = replica, facts
+        self.proxy: Proxy | None = None
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:  # noqa: ARG002 - of the protocol
+        """Run the role; see ``Runner``."""
+        loop = asyncio.get_running_loop()
+        variables = json.loads((spec.workspace.path / "env" / "extravars").read_text())
+        obj = variables[object_variable(spec.workspace.gvk)]
+        metadata, finalizing = obj["metadata"], variables.get("state") == "absent"
+        version = int(metadata["resourceVersion"])
+        fact = RunFact(
+            self._replica.name,
+            metadata["uid"],
+            metadata["name"],
+            metadata.get("generation", 0),
+            version,
+            finalizing,
+            loop.time(),
+        )
+        self._facts.append(fact)
+        self._replica.tell(f"run of {fact.name} starts, generation {fact.generation}, version {version}")
+        try:
+            async with asyncio.timeout(spec.timeout_seconds):
+                outcome = await self._play(spec, variables)
+        except TimeoutError:
+            await self._revoke(spec)
+            outcome = Outcome.of_failure("the run took too long", "timeout")
+        except asyncio.CancelledError:
+            fact.status = "canceled"
+            await self._revoke(spec)
+            raise
+        finally:
+            fact.ended = loop.time()
+            self._replica.tell(f"run of {fact.name} ends")
+        fact.status = outcome.status
+        return outcome
+
+    async def _play(self, spec: RunSpec, variables: dict[str, Any]) -> Outcome:
+        assert self.proxy is not None
+        play = Play(self.proxy, spec.environment.secrets[SECRET_VARIABLE], variables, self._replica.chance.uniform)
+        try:
+            await (say_farewell(play) if variables.get("state") == "absent" else role(play))
+        except RunError as error:
+            return Outcome("failed", rc=2, failures=(TaskFailure("Make it", "localhost", str(error)),))
+        return Outcome(
+            "successful",
+            rc=0,
+            counts=Counts(ok=play.tasks, changed=play.changed),
+            completion="2026-01-01T00:00:00.000000",
+            stats={"size": variables.get("size")},
+            requeue_after_seconds=play.requeue_seconds,
+        )
+
+    @staticmethod
+    async def _revoke(spec: RunSpec) -> None:
+        if spec.environment.revoke is not None:
+            await spec.environment.revoke()
+
+
+class Play:
+    """The requests of one run, with time between them; counts what it does."""
+
+    def __init__(
+        self, proxy: Proxy, secret: str, variables: dict[str, Any], draw: Callable[[float, float], float]
+    ) -> None:
+        self._proxy, self._secret, self._draw = proxy, secret, draw
+        self.variables = variables
+        self.name: str = variables["ansible_operator_meta"]["name"]
+        self.tasks = self.changed = 0
+        self.requeue_seconds: float | None = None
+
+    async def ask(
+        self, method: str, path: str, body: RawObject | None = None, content_type: str = "application/json"
+    ) -> tuple[int, RawObject]:
+        """Send a request; return the status and the object in the response."""
+        await asyncio.sleep(self._draw(*_TASK_SECONDS))
+        request = StubRequest(self._secret, method, path, body, content_type)
+        response = await self._proxy._handle(cast("web.BaseRequest", request))
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes)
+        try:
+            return response.status, json.loads(response.body)
+        except ValueError:
+            return response.status, {}
+
+    async def find(self, name: str) -> dict[str, str] | None:
+        """Return the data of a ConfigMap; None if it doesn't exist."""
+        self.tasks += 1
+        status, found = await self.ask("GET", f"{CONFIG_MAPS}/{name}")
+        if status == 404:
+            return None
+        if status != 200:
+            raise RunError(f"GET {name}: {status}")
+        return found.get("data") or {}
+
+    async def ensure(self, name: str, data: dict[str, str], annotations: dict[str, str] | None = None) -> None:
+        """Create a ConfigMap, or change its data, unless it is as requested."""
+        found = await self.find(name)
+        if found is None:
+            metadata = {"name": name, "namespace": NAMESPACE} | ({"annotations": annotations} if annotations else {})
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            status, _ = await self.ask("POST", CONFIG_MAPS, body)
+        elif any(found.get(key) != value for key, value in data.items()):
+            status, _ = await self.ask("PATCH", f"{CONFIG_MAPS}/{name}", {"data": data}, "application/merge-patch+json")
+        else:
+            return
+        self.changed += 1
+        if status not in (200, 201):
+            raise RunError(f"write {name}: {status}")
+
+
+async def role(play: Play) -> None:
+    """Make what a Thing requests."""
+    spec = play.variables
+    if spec.get("hangs"):
+        await asyncio.sleep(_HANG_SECONDS)
+    if spec.get("needs_gate") and await play.find(GATE) is None:
+        raise RunError("the gate is closed")
+    if spec.get("seconds"):
+        await asyncio.sleep(spec["seconds"])
+    data = {"size": str(spec.get("size"))}
+    if spec.get("copies"):
+        settings = await play.find(SETTINGS) or {}
+        data["copied"] = settings.get("value", "")
+    await play.ensure(play.name, data)
+    for part in spec.get("parts") or ():
+        await play.ensure(f"{play.name}-{part}", {"part": part})
+    if counts := spec.get("counts"):
+        counted = int((await play.find(f"{play.name}-count") or {}).get("count", "0"))
+        if counted < counts:
+            await play.ensure(f"{play.name}-count", {"count": str(counted + 1)})
+        if counted + 1 < counts:
+            play.requeue_seconds = _REQUEUE_SECONDS
+
+
+async def say_farewell(play: Play) -> None:
+    """Write what outlives a deleted Thing."""
+    uid = play.variables[next(name for name in play.variables if name.endswith("_thing"))]["metadata"]["uid"]
+    await play.ensure(f"{play.name}-farewell", {uid: "done"}, {"rolecall.dev/adopt": "false"})
+
+
+def needs(name: str, spec: RawObject, settings: str) -> dict[str, dict[str, str]]:
+    """Return the ConfigMaps that a Thing with this spec must have, with the data that must be in them."""
+    data = {"size": str(spec["size"])} | ({"copied": settings} if spec.get("copies") else {})
+    found = {name: data} | {f"{name}-{part}": {"part": part} for part in spec.get("parts") or ()}
+    return found | ({f"{name}-count": {"count": str(spec["counts"])}} if spec.get("counts") else {})
