@@ -6,13 +6,13 @@ Objects in responses and events are copies, which callers may change.
 """
 
 import itertools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rolecall.kube.references import GVK, RawObject
-from tests.simulation import controllers
+from tests.simulation.controllers import Controllers
+from tests.simulation.deletions import Deletions
 from tests.simulation.kinds import DEFAULT_KINDS, NAMESPACE, POD, ServedKind, discovery
 from tests.simulation.lists import check_version_of_get, list_object, read_list, selection
 from tests.simulation.objects import (
@@ -38,7 +38,6 @@ from tests.simulation.requests import (
     bad_request,
     check_content_type,
     conflict,
-    failed_precondition,
     failure,
     invalid,
     key_of,
@@ -70,11 +69,12 @@ class SimulatedApiServer:
     """
 
     def __init__(self, now: Callable[[], float], kinds: Sequence[ServedKind] = DEFAULT_KINDS) -> None:
-        self._now = now
         self._kinds = {kind.gvk: kind for kind in kinds}
         self._by_path = {(gvk.group, gvk.version, kind.name): kind for gvk, kind in self._kinds.items()}
         self._store = Store()
         self._watches: list[tuple[ServedKind, Watch]] = []
+        self._deletions = Deletions(self._store, now)
+        self._controllers = Controllers(self._kinds, self._store, self._deletions)
         self._uids, self._names = itertools.count(1), itertools.count(1)
         self.history = self._store.history
         self.on_change = self._store.on_change
@@ -131,11 +131,11 @@ class SimulatedApiServer:
 
     def collect_garbage(self) -> bool:
         """Do one step of the garbage collector, for one object; return whether something changed."""
-        return controllers.collect_garbage(self)
+        return self._controllers.collect_garbage()
 
     def finish_namespaces(self) -> bool:
         """Do one step of the namespace controller, for one namespace; return whether something changed."""
-        return controllers.finish_namespaces(self)
+        return self._controllers.finish_namespaces()
 
     def compact(self, version: int) -> None:
         """Forget the changes up to a version: watches and lists from before it expire."""
@@ -156,7 +156,7 @@ class SimulatedApiServer:
         self._by_path[kind.gvk.group, kind.gvk.version, kind.name] = kind
 
     def remove_kind(self, gvk: GVK) -> None:
-        """Delete the objects of a kind and serve it no longer; its watches end after the deletions."""
+        """Delete the objects of a kind and serve it no longer; its watches end after these deletions."""
         kind = self._kinds.pop(gvk)
         del self._by_path[gvk.group, gvk.version, kind.name]
         for key in sorted(self._store.objects.get(kind.resource, ())):
@@ -166,7 +166,7 @@ class SimulatedApiServer:
     def _close_watches(self, kind: ServedKind | None = None) -> None:
         for each, watch in self._watches:
             if kind in (None, each):
-                watch.close()
+                watch.end()
         self._watches = [(each, watch) for each, watch in self._watches if not watch.is_closed]
 
     def _call(self, path: str, query: Mapping[str, str], body: Any, accept: str, content_type: str) -> Call:
@@ -283,7 +283,10 @@ class SimulatedApiServer:
         if prefix := "" if metadata.get("name") else metadata.get("generateName"):
             metadata["name"] = f"{prefix[:58]}{next(self._names):05}"
         self._admit(call, metadata.get("name") or "")
-        metadata |= {"uid": f"00000000-0000-4000-8000-{next(self._uids):012}", "creationTimestamp": self._time()}
+        metadata |= {
+            "uid": f"00000000-0000-4000-8000-{next(self._uids):012}",
+            "creationTimestamp": self._deletions.time(),
+        }
         if kind.has_generation:
             metadata["generation"] = 1
         self._prepare_for_create(kind, obj)
@@ -456,93 +459,17 @@ class SimulatedApiServer:
             raise failure(
                 call.kind, call.route.name, 403, "Forbidden", "is forbidden: this namespace may not be deleted"
             )
-        obj, is_deleted = self.delete_object(call.kind, call.key, options)
+        obj, is_deleted = self._deletions.delete(call.kind, call.key, options)
         is_object = call.kind.returns_deleted or not is_deleted
         status = 202 if options.is_orphaning is False and not is_deleted else 200
         return self._shown(call, status, obj) if is_object else Answer(status, _deleted(call.kind, obj))
-
-    def delete_object(self, kind: ServedKind, key: str, options: DeleteOptions) -> tuple[RawObject, bool]:
-        """Delete an object, or mark it; return its last state, and whether it was deleted. Raise RequestError."""
-        obj = self._store.get(kind.resource, key)
-        name = key.rpartition("/")[2]
-        if obj is None:
-            raise not_found(kind, name)
-        metadata = obj["metadata"]
-        expected = {"uid": options.uid, "resourceVersion": options.version}
-        for field, value in expected.items():
-            if value is not None and value != metadata[field]:
-                raise failed_precondition(kind, name, f"{field} {value}")
-        marked = self._marked(kind, obj, options)
-        if marked is None:
-            return obj, False
-        stays = self._stays(kind, marked)
-        if (stays or kind.gvk == POD) and not is_same(marked, obj):
-            obj = marked if options.is_dry_run else self._store.put(kind.resource, key, marked)
-        if stays:
-            return obj, False
-        return (obj if options.is_dry_run else self._store.delete(kind.resource, key)), True
-
-    def _marked(self, kind: ServedKind, obj: RawObject, options: DeleteOptions) -> RawObject | None:
-        """Return the object as a deletion changes it before it is deleted; None if a deletion can't change it."""
-        metadata = dict(obj["metadata"])
-        is_first = "deletionTimestamp" not in metadata
-        finalizers = list(metadata.get("finalizers") or ())
-        if kind.has_dependents:
-            finalizers = options.finalizers(finalizers)
-        if kind.gvk == NAMESPACE:
-            return self._marked_namespace(obj, finalizers) if is_first or not obj["spec"].get("finalizers") else None
-        if kind.gvk == POD:
-            period = _grace_period(obj, options)
-            if not is_first and (
-                options.grace_period_seconds is None or period >= metadata["deletionGracePeriodSeconds"]
-            ):
-                return None
-            metadata |= {"deletionTimestamp": self._time(period), "deletionGracePeriodSeconds": period}
-        elif finalizers:
-            metadata |= {"deletionGracePeriodSeconds": 0}
-            metadata.setdefault("deletionTimestamp", self._time())
-        else:
-            return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "finalizers"}}
-        if is_first and metadata.get("generation"):
-            metadata["generation"] += 1
-        metadata["finalizers"] = finalizers
-        if not finalizers:
-            del metadata["finalizers"]
-        return {**obj, "metadata": metadata}
-
-    def _marked_namespace(self, obj: RawObject, finalizers: list[str]) -> RawObject:
-        metadata = {"deletionTimestamp": self._time(), **obj["metadata"]}
-        if finalizers:
-            metadata["finalizers"] = finalizers
-        return {**obj, "metadata": metadata, "status": {**obj["status"], "phase": "Terminating"}}
-
-    def _stays(self, kind: ServedKind, obj: RawObject) -> bool:
-        """Return whether a marked object is not deleted yet."""
-        metadata = obj["metadata"]
-        if kind.gvk == NAMESPACE and obj["spec"].get("finalizers"):
-            return True
-        return bool(metadata.get("finalizers")) or metadata.get("deletionGracePeriodSeconds", 0) > 0
 
     def _delete_collection(self, call: Call) -> Answer:
         options = DeleteOptions.of(call)
         metadata, objects = read_list(self._store, call)
         for obj in objects:
-            self.delete_object(call.kind, key_of(call.route.namespace, obj["metadata"]["name"]), options)
+            self._deletions.delete(call.kind, key_of(call.route.namespace, obj["metadata"]["name"]), options)
         return Answer(200, list_object(call, metadata, objects))
-
-    def release(self, kind: ServedKind, key: str, changed: RawObject) -> None:
-        """Store an object as a controller changed its metadata; delete it if nothing holds it any longer."""
-        if "deletionTimestamp" in changed["metadata"] and not self._stays(kind, changed):
-            self._store.delete(kind.resource, key)
-        else:
-            self._store.put(kind.resource, key, changed)
-
-    def stored(self, kind: ServedKind) -> list[tuple[str, RawObject]]:
-        """Return the keys and the stored objects of a kind, for controllers; they must not be changed."""
-        return sorted(self._store.objects.get(kind.resource, {}).items())
-
-    def _time(self, later_seconds: float = 0.0) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._now() + later_seconds))
 
 
 def _empty(kind: ServedKind) -> RawObject:
@@ -559,15 +486,6 @@ def _add_name_label(namespace: RawObject) -> None:
 def _content(obj: RawObject) -> RawObject:
     """Return what counts up the generation when it changes."""
     return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
-
-
-def _grace_period(pod: RawObject, options: DeleteOptions) -> int:
-    """Return the seconds that a pod gets to end; none if nothing runs it."""
-    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Succeeded", "Failed"):
-        return 0
-    wanted = options.grace_period_seconds
-    seconds = int(pod["spec"]["terminationGracePeriodSeconds"]) if wanted is None else wanted
-    return 1 if seconds < 0 else seconds
 
 
 def _deleted(kind: ServedKind, obj: RawObject) -> RawObject:

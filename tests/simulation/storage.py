@@ -164,9 +164,10 @@ class Watch:
             self.expire(expired_error(self._version, self._store.compacted))
             return events + self.take()
         for change in self._changes[self._position :]:
-            self._version = change.version
-            if event := self._event(change):
-                events.append(event)
+            # After a restore, a client may know a later version than the server: it gets no event up to there.
+            if change.version > self._version:
+                self._version = change.version
+                events += self._events(change)
         self._position = len(self._changes)
         return events
 
@@ -179,19 +180,23 @@ class Watch:
             self._waiting.append({"type": "BOOKMARK", "object": obj})
 
     def close(self) -> None:
-        """End the watch without an event."""
-        self.is_closed = True
+        """End the watch without further events."""
+        self._waiting, self.is_closed = [], True
 
-    def _event(self, change: Change) -> RawObject | None:
-        """Return the event of a change, None if no selected object changed."""
+    def end(self) -> None:
+        """End the watch after the events so far."""
+        self._waiting, self.is_closed = self.take(), True
+
+    def _events(self, change: Change) -> list[RawObject]:
+        """Return the event of a change, if a selected object changed."""
         before = change.previous is not None and self._selects(change.key, change.previous)
         after = change.type != DELETED and self._selects(change.key, change.object)
         if after:
-            return {"type": MODIFIED if before else ADDED, "object": self._view(change.object)}
+            return [{"type": MODIFIED if before else ADDED, "object": self._view(change.object)}]
         if not before or change.previous is None:
-            return None
+            return []
         metadata = {**change.previous["metadata"], "resourceVersion": str(change.version)}
-        return {"type": DELETED, "object": self._view({**change.previous, "metadata": metadata})}
+        return [{"type": DELETED, "object": self._view({**change.previous, "metadata": metadata})}]
 
 
 def expired_error(version: int, compacted: int) -> RawObject:
