@@ -8,8 +8,9 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,11 +18,13 @@ import pytest
 from yarl import URL
 
 from rolecall.kube.client import Client
+from rolecall.kube.discovery import AggregatedDiscovery, read_resource_list
 from rolecall.kube.references import RawObject
+from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.control_plane import separate_control_plane
 from tests.simulation.cluster import Answer, ServedKind, SimulatedApiServer
-from tests.simulation.kinds import BUILT_IN, CONFIG_MAP
+from tests.simulation.kinds import BUILT_IN, CONFIG_MAP, NAMESPACE, POD
 from tests.simulation.scripts import GADGET, MERGE_PATCH, Step, ownership_script, script
 from tests.simulation.transcripts import Transcript
 from tests.support.things import THING, definition_of
@@ -34,24 +37,30 @@ GADGETS = f"/apis/{GADGET.group}/{GADGET.version}/gadgets"
 KINDS = (*BUILT_IN, ServedKind(THING), ServedKind(GADGET, is_namespaced=False))
 
 
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """Yield a control plane without controllers, which would change objects between two requests."""
+    with separate_control_plane("simulated", has_controllers=False) as running:
+        yield running
+
+
 @asynccontextmanager
-async def real_server(name: str, *, has_controllers: bool) -> AsyncIterator["RealServer"]:
-    """Yield a real API server that serves Thing and Gadget."""
+async def real_server(plane: ControlPlane) -> AsyncIterator["RealServer"]:
+    """Yield the API server of a control plane, which then also serves Gadget."""
     definition = definition_of(GADGET)
     definition["spec"]["scope"] = "Cluster"
-    with separate_control_plane(name, has_controllers=has_controllers) as plane:
-        Applier(plane.kubeconfig).apply([definition])
-        async with await Client.connect(str(plane.kubeconfig)) as client:
-            server = RealServer(client)
-            await eventually(server.is_ready, bool, TIMEOUT_SECONDS, "the kinds are served and watched")
-            yield server
+    Applier(plane.kubeconfig).apply([definition])
+    async with await Client.connect(str(plane.kubeconfig)) as client:
+        server = RealServer(client)
+        await eventually(server.is_ready, bool, TIMEOUT_SECONDS, "the kinds are served and watched")
+        yield server
 
 
 class RealServer:
     """The real API server, over HTTP."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self.client = client
 
     async def is_ready(self) -> bool:
         """Return whether each kind can be listed and watched; watches know no change from before they can."""
@@ -82,10 +91,10 @@ class RealServer:
         """Send a request, and return the status and the body: the events of a watch, None if it isn't JSON."""
         filled = (transcript or Transcript()).filled
         query = filled(step.query) | ({"timeoutSeconds": "1"} if step.is_watch else {})
-        url = URL(f"{self._client.base_url}{step.path}?{urlencode(query)}", encoded=True)
+        url = URL(f"{self.client.base_url}{step.path}?{urlencode(query)}", encoded=True)
         headers = {"Accept": step.accept, "Content-Type": step.content_type}
         body = None if step.body is None else json.dumps(filled(step.body))
-        async with await self._client.send(step.method, url, headers, data=body) as response:
+        async with await self.client.send(step.method, url, headers, data=body) as response:
             text = await response.text()
         if step.is_watch and response.status == 200:
             return 200, [json.loads(line) for line in text.splitlines()]
@@ -137,11 +146,28 @@ async def remove_gadgets(server: RealServer) -> None:
     await server.send(Step("DELETE", GADGETS))
 
 
+async def test_discovery_describes_kinds_alike(plane: ControlPlane) -> None:
+    """Both forms of discovery have the same plurals, scopes, verbs, and subresources; pods have more of these."""
+    async with real_server(plane) as server:
+        served = await AggregatedDiscovery(server.client).changed()
+        assert served is not None
+        for kind in KINDS:
+            gvk = kind.gvk
+            simulated = simulated_server().handle("GET", _root(kind)).body
+            [expected] = [each for each in read_resource_list(gvk.group, gvk.version, simulated) if each.gvk == gvk]
+            listed = await server.client.resource(gvk)
+            aggregated = {"resources": served.groups[gvk.group][gvk.version]}
+            [found] = [each for each in read_resource_list(gvk.group, gvk.version, aggregated) if each.gvk == gvk]
+            for each in (listed, found):
+                known = each.subresources & {"status"} if gvk in (POD, NAMESPACE) else each.subresources
+                assert replace(each, subresources=known) == expected
+
+
 @pytest.mark.timeout(60 + 5 * SCRIPTS)
-async def test_random_scripts_get_the_same_responses_from_both_servers() -> None:
+async def test_random_scripts_get_the_same_responses_from_both_servers(plane: ControlPlane) -> None:
     """Statuses, bodies, reasons, details, and events are the same, but for uids, versions, times, and messages."""
     differences: list[str] = []
-    async with real_server("simulated", has_controllers=False) as server:
+    async with real_server(plane) as server:
         for seed in range(SCRIPTS):
             namespace = f"script-{seed}"
             create = Step("POST", NAMESPACES, body=named("Namespace", namespace))
@@ -160,8 +186,9 @@ async def test_random_scripts_get_the_same_responses_from_both_servers() -> None
 
 async def test_garbage_and_namespaces_end_in_the_same_state() -> None:
     """Both servers delete and release the same objects, for each propagation policy and for a deleted namespace."""
-    async with real_server("collected", has_controllers=True) as server:
-        await asyncio.gather(*(compare_owned_objects(server, seed) for seed in range(OWNERSHIP_SCRIPTS)))
+    with separate_control_plane("collected") as plane:
+        async with real_server(plane) as server:
+            await asyncio.gather(*(compare_owned_objects(server, seed) for seed in range(OWNERSHIP_SCRIPTS)))
 
 
 async def compare_owned_objects(server: RealServer, seed: int) -> None:

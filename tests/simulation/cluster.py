@@ -13,11 +13,10 @@ from typing import Any, Final
 from rolecall.kube.references import GVK, RawObject
 from tests.simulation.controllers import Controllers
 from tests.simulation.deletions import Deletions
-from tests.simulation.kinds import DEFAULT_KINDS, NAMESPACE, POD, ServedKind, discovery
+from tests.simulation.kinds import DEFAULT_KINDS, NAMESPACE, POD, Problem, ServedKind, discovery
 from tests.simulation.lists import check_version_of_get, list_object, read_list, selection
 from tests.simulation.objects import (
     MalformedError,
-    Problem,
     content_problems,
     decoded,
     in_version,

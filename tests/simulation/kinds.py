@@ -1,6 +1,6 @@
 """The kinds that the simulated API server serves, and the discovery documents that describe them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,14 +12,20 @@ VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", 
 _OF_SUBRESOURCES: Final = ("get", "patch", "update")
 VERSION: Final = {"major": "1", "minor": "37", "gitVersion": "v1.37.1", "platform": "linux/amd64"}
 
+Problem = tuple[str, str]
+"""The path of an invalid field, and why it is invalid."""
+
+
+def _accept_all(_: RawObject) -> list[Problem]:
+    return []
+
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
     """A kind with its rules; without further arguments, it is one of a CRD.
 
-    ``has_status`` serves the subresource ``status``. Content is every field but apiVersion, kind, metadata, and status;
-    a CRD prunes what isn't named in ``fields``. ``schema`` returns the path and message of each invalid field.
-    A kind of several versions has one ``stored_as``.
+    ``has_status`` serves the subresource ``status``. Fields other than apiVersion, kind, metadata, and ``fields`` are
+    pruned. ``schema`` returns the problems of an object of a CRD. The versions of a kind have one ``stored_as``.
     """
 
     gvk: GVK
@@ -29,6 +35,7 @@ class ServedKind:
     fields: tuple[str, ...] = ("spec", "status")
     is_custom: bool = True
     stored_as: GVK | None = None
+    schema: Callable[[RawObject], list[Problem]] = _accept_all
 
     @property
     def resource(self) -> Resource:

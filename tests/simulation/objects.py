@@ -13,11 +13,8 @@ from typing import Any, Final
 
 from rolecall.kube.references import RawObject
 from rolecall.kube.selectors import is_subdomain, qualified_name_problem
-from tests.simulation.kinds import CONFIG_MAP, EVENT, LEASE, NAMESPACE, NEW_EVENT, POD, SECRET, ServedKind
+from tests.simulation.kinds import CONFIG_MAP, EVENT, LEASE, NAMESPACE, NEW_EVENT, POD, SECRET, Problem, ServedKind
 from tests.simulation.storage import copied
-
-Problem = tuple[str, str]
-"""The path of an invalid field, and why it is invalid."""
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _STRINGS: Final = ("name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -312,9 +309,8 @@ def content_problems(kind: ServedKind, obj: RawObject, old: RawObject | None = N
     """Return the invalid fields besides the metadata of a new object, or of one that was ``old`` before."""
     if kind.is_custom:
         problems = [("kind", f"must be {kind.gvk.kind}")] if obj["kind"] != kind.gvk.kind else []
-        return problems + [
-            (name, "must be of type object") for name in kind.fields if not isinstance(obj.get(name, {}), dict)
-        ]
+        others = [(name, "must be of type object") for name in kind.fields if not isinstance(obj.get(name, {}), dict)]
+        return problems + (others or kind.schema(obj))
     match kind.gvk:
         case gvk if gvk in (CONFIG_MAP, SECRET):
             return _data_problems(kind, obj, old)

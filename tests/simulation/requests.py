@@ -8,8 +8,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from rolecall.kube.references import RawObject
-from tests.simulation.kinds import ServedKind
-from tests.simulation.objects import ORPHAN, Problem
+from tests.simulation.kinds import Problem, ServedKind
+from tests.simulation.objects import ORPHAN
 from tests.simulation.storage import copied
 
 PARTIAL, PARTIAL_LIST = "PartialObjectMetadata", "PartialObjectMetadataList"
