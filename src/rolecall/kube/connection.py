@@ -6,6 +6,7 @@ errors of ``errors``, regardless of what a response contains. JSON that is too l
 is an UnreadableError: the request succeeded, and other responses can be read.
 """
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
@@ -217,10 +218,15 @@ class Connection:
         return ETagResponse(body, response.headers.get("ETag", ""))
 
     async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """Send a request and yield each line of the response. Raise ApiError, or UnreachableError if it breaks off."""
+        """Send a request and yield each line of the response. Raise ApiError, or UnreachableError if it breaks off.
+
+        The API server responds to a watch immediately, with a head. So a lost response is noticed much earlier than the
+        end of the watch.
+        """
         failure = f"{request.method} {request.path} broke"
         with _translated_errors(failure):
-            response = await self.open(request)
+            async with asyncio.timeout(min(request.timeout_seconds, REQUEST_SECONDS)):
+                response = await self.open(request)
         try:
             async for line in _lines_of(response.content):
                 yield line

@@ -165,6 +165,7 @@ class WatchController:
             own_writes=context.own_writes,
             on_dependent=self._on_dependent_kind,
             lacks=context.manager.lacks,
+            expect=self._expect,
             reads=self.reads.sets if self.watch.watch_reads else None,
             discovery=context.discovery,
             environment=context.environment,
@@ -291,6 +292,12 @@ class WatchController:
         informer = self._manager.informer_for(gvk)
         primaries_of = requests_for_owner if ownership is Ownership.OWNER_REFERENCE else requests_for_annotation
         informer.subscribe(partial(self._on_dependent, primaries_of), self._dependent_fields)
+
+    def _expect(self, obj: RawObject) -> None:
+        """Let the first list of a kind show whether a dependent that a run has seen was changed or deleted since."""
+        informer = self._manager.informers.get(GVK.of_object(obj))
+        if informer is not None:
+            informer.expect(obj)
 
     def _on_dependent(self, primaries_of: Callable[[Change, GVK], set[tuple[ObjectKey, str]]], change: Change) -> None:
         """Enqueue the primaries that a dependent names, if they exist and the selector matches them."""

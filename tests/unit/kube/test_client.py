@@ -205,6 +205,19 @@ async def test_late_response_is_timeout(client: Client, api_server: ApiServer) -
         await client._send(Request("GET", "/never", timeout_seconds=0.05))
 
 
+async def test_watch_without_a_response_ends_long_before_its_time(
+    client: Client, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    api_server.handler = never
+    monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.05)
+    with pytest.raises(ResponseTimeoutError):
+        await anext(client.lines(Request("GET", "/never", timeout_seconds=300.0)))
+
+
 async def test_list_has_pages_with_versions(client: Client, api_server: ApiServer) -> None:
     async def page(request: web.Request) -> web.StreamResponse:
         first = "continue" not in request.query

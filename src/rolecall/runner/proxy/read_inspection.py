@@ -144,6 +144,8 @@ class ReadInspector:
             if ownership in found.ownerships and reported not in self._reported:
                 run.found_dependent(resource, ownership)
                 self._reported.add(reported)
+        if info.verb == "get" and isinstance(found.content, dict):
+            run.saw_dependent(found.content)
 
     async def _resource(self, info: RequestInfo) -> ApiResource | None:
         """Return the kind that is read, None if discovery fails: the run still gets its response."""

@@ -164,6 +164,9 @@ class ProxiedRun:
     def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
         """Receive the kind of a dependent that the run is about to create, or has read, and how it names its owner."""
 
+    def saw_dependent(self, obj: RawObject) -> None:
+        """Receive a dependent as the run has read it. Its kind was found before."""
+
     def is_gone(self, kind: str, primary: str) -> bool:  # noqa: ARG002 - for those that know other primaries
         """Return whether the primary that two annotations name certainly doesn't exist."""
         return False

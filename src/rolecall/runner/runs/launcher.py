@@ -7,7 +7,7 @@ a failure, like a run that fails later. If the object is the cause, the failure 
 A log line never has arguments of tasks, nor anything of a result that ``no_log`` hides. The recap is always logged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class Launcher:
 
     ``root`` is the directory of the workspaces, ``environment`` has further variables of every run, and ``discovery``
     is that of the same API server. ``own_writes``, ``on_dependent``, and ``reads`` receive what runs do;
-    ``lacks`` tells runs which primaries don't exist.
+    ``lacks`` tells runs which primaries don't exist, and ``expect`` receives the dependents that runs have seen.
     """
 
     watch: Watch
@@ -82,6 +82,7 @@ class Launcher:
     own_writes: OwnWrites
     on_dependent: OnDependent
     lacks: Lacks = lambda _kind, _key: False
+    expect: Callable[[RawObject], None] = lambda _obj: None
     reads: ReadSets | None = None
     discovery: SharedDiscovery | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -150,6 +151,7 @@ class Launcher:
             own_writes=self.own_writes,
             on_dependent=self.on_dependent,
             lacks=self.lacks,
+            expect=self.expect,
             record=record,
             reads=None if self.reads is None else self.reads.start(owner),
             discovery=None if self.discovery is None else await self.discovery.for_run(),

@@ -18,7 +18,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NewTraceparent
-from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.ownership import Ownership, ownership_of
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.seen_objects import SeenObject
 from rolecall.runner.proxy.server import Proxy
@@ -66,6 +66,8 @@ class Run(ProxiedRun):
     own_writes: OwnWrites
     on_dependent: OnDependent
     lacks: Lacks = lambda _kind, _key: False
+    expect: Callable[[RawObject], None] = lambda _obj: None
+    """Receives each dependent as the run has read or written it."""
     record: RunListener | None = None
     reads: ObjectReads | None = None
     discovery: RunDiscoveryHandle | None = None
@@ -80,6 +82,8 @@ class Run(ProxiedRun):
         """Note an own write, which doesn't trigger the object."""
         self.own_writes.record_write((self.owner.gvk, self.owner.key), obj)
         self.observations.changes |= uid_of(obj) != self.owner.uid
+        if ownership_of(obj, self.owner) is not None:
+            self.expect(obj)
         if self.reads is not None:
             self.reads.wrote(obj)
 
@@ -91,6 +95,10 @@ class Run(ProxiedRun):
     def found_dependent(self, resource: ApiResource, ownership: Ownership) -> None:
         """Let the kind of a dependent be watched."""
         self.on_dependent(resource, ownership)
+
+    def saw_dependent(self, obj: RawObject) -> None:
+        """Let the first list of the kind be compared with a dependent."""
+        self.expect(obj)
 
     def is_gone(self, kind: str, primary: str) -> bool:
         """Return whether the primary that two annotations name certainly doesn't exist."""

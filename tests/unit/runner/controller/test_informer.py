@@ -389,6 +389,49 @@ async def test_list_of_one_namespace_keeps_the_objects_of_others(server: FakeSer
         assert [entry.key for entry in world.informer.store] == [ObjectKey("two", "web")]
 
 
+@pytest.mark.parametrize("happened", ["nothing", "deleted", "changed", "replaced"])
+async def test_first_list_is_compared_with_what_a_client_has_seen(server: FakeServer, happened: str) -> None:
+    """Otherwise, nothing would tell of a deletion or change between that and the list."""
+    world = World(server)
+    world.informer.expect(server.put("web"))
+    match happened:
+        case "deleted":
+            server.remove("web")
+        case "changed":
+            server.put("web", color="red")
+        case "replaced":
+            server.put("web", uid="another")
+    async with running(world):
+        expected = {"nothing": [], "deleted": ["deleted"], "changed": ["modified"], "replaced": ["deleted", "added"]}
+        assert [kind_of(change) for change in world.changes] == expected[happened]
+
+
+async def test_object_that_is_newer_than_the_first_list_is_left_to_the_watch(server: FakeServer) -> None:
+    """A client may have seen it while the list was on its way."""
+    world = World(server)
+    old = server.put("web")
+    new = server.put("web", color="red") | {"metadata": {**old["metadata"], "resourceVersion": "1000"}}
+    other = new | {"metadata": {**new["metadata"], "name": "other", "uid": "another"}}
+    world.informer.expect(new)
+    world.informer.expect(other)
+    async with running(world):
+        assert world.reported == []
+        assert {entry.resource_version for entry in world.informer.store} == {"1000"}
+        world.informer.on_watch_event("DELETED", other)
+        assert world.reported == ["Widget default/other deleted"]
+
+
+async def test_after_the_first_list_nothing_is_expected(server: FakeServer) -> None:
+    """The watch delivers every change, so what a client has seen may be older than the store."""
+    async with running(World(server, ("one", "two"))) as world:
+        world.informer.expect(server.put("web", "three") | {"kind": "Widget"})
+        old = server.put("web", "one")
+        server.put("web", "one", color="red")
+        await settle()
+        world.informer.expect(old)
+        assert [entry.resource_version for entry in world.informer.store] != [old["metadata"]["resourceVersion"]]
+
+
 async def test_replaced_object_is_reported_as_deleted_and_added(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.put("web")
