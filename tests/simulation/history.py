@@ -92,6 +92,7 @@ def play(seed: int, root: Path, options: Options | None = None) -> Report:
     random.seed(seed)
     try:
         counted_tasks(loop)
+        loop.set_exception_handler(lambda *_: None)  # tasks that a kill has ended
         history = History(seed, root, options or Options(), loop)
         with simulated_system(), _told(history):
             return loop.run_until_complete(history.run())
@@ -216,7 +217,7 @@ class History:
             self._delete: 2,
             self._recreate: 2,
             self._set_settings: 1,
-            self._delete_dependent: 1,
+            self._delete_dependent: 3,
             self._change_dependent: 1,
             self._toggle_pause: 1,
             self._request: 1,

@@ -158,6 +158,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "list-drops-updates": Mutant(1, _replaced(Informer, "on_listed", _ignore_listed_updates)),
     "expiry-is-not-listed-again": Mutant(1, _replaced(informer, "GoneError", _NeverRaisedError)),
     "dependents-are-not-watched": Mutant(1, _replaced(WatchController, "_on_dependent_kind", lambda *_: None)),
+    "first-list-is-not-compared": Mutant(1, _replaced(Informer, "expect", lambda *_: None)),
     "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),
     "a-404-forgets-an-object": Mutant(1, _replaced(Reconciler, "_is_known", lambda *_: False)),
     "annotations-are-not-watched": Mutant(1, _replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
