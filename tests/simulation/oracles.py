@@ -4,6 +4,7 @@
 - A status reports a success only of the generation of a run that has succeeded, and its size (guarantee 2).
 - The finalizer of an object has run when the object goes (guarantee 5).
 - A replica writes nothing when another one holds the Lease.
+- Nothing is written after the end of a run.
 - Nothing is deleted by the operator: no role here deletes, and only runs may.
 """
 
@@ -15,7 +16,7 @@ from rolecall.kube.references import RawObject
 from rolecall.runner.election.elector import LEASE
 from tests.simulation.cluster import Answer
 from tests.simulation.network import Session
-from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, TOO_LATE
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -54,6 +55,8 @@ class Oracles:
         """Judge a request of a replica that was carried out."""
         if method == "GET" or answer.status >= 300:
             return
+        if method == "POST" and body["metadata"].get("name") == TOO_LATE:
+            self.find("a process that has outlived its run writes")
         if method == "DELETE" and not path.startswith(_LEASES):
             self.find(f"{session.replica} deletes {path}")
         self._judge_lease(session, path, body)

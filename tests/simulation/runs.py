@@ -37,6 +37,10 @@ SETTINGS: Final = "settings"
 GATE: Final = "gate"
 """The ConfigMap without which a spec with ``needsGate`` fails."""
 
+TOO_LATE: Final = "too-late"
+"""A ConfigMap that only a process writes that has outlived its run."""
+
+_SURVIVORS, _SURVIVE_SECONDS = 0.1, (1.0, 5.0)
 _TASK_SECONDS: Final = (0.01, 0.3)
 _REQUEUE_SECONDS: Final = 5.0
 _HANG_SECONDS: Final = 10_000.0
@@ -81,69 +85,6 @@ class StubRequest:
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
-
-
-class SimulatedRunner:
-    """Runs the role of ``role`` for each spec; ``facts`` has all runs in the order of their starts."""
-
-    def __init__(self, replica: "Replica", facts: list[RunFact]) -> None:
-        self._replica, self._facts = replica, facts
-        self.proxy: Proxy | None = None
-
-    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:  # noqa: ARG002 - of the protocol
-        """Run the role; see ``Runner``."""
-        loop = asyncio.get_running_loop()
-        variables = json.loads((spec.workspace.path / "env" / "extravars").read_text())
-        obj = variables[object_variable(spec.workspace.gvk)]
-        metadata, finalizing = obj["metadata"], variables.get("state") == "absent"
-        version = int(metadata["resourceVersion"])
-        fact = RunFact(
-            self._replica.name,
-            metadata["uid"],
-            metadata["name"],
-            metadata.get("generation", 0),
-            version,
-            finalizing,
-            loop.time(),
-        )
-        self._facts.append(fact)
-        self._replica.tell(f"run of {fact.name} starts, generation {fact.generation}, version {version}")
-        try:
-            async with asyncio.timeout(spec.timeout_seconds):
-                outcome = await self._play(spec, variables)
-        except TimeoutError:
-            await self._revoke(spec)
-            outcome = Outcome.of_failure("the run took too long", "timeout")
-        except asyncio.CancelledError:
-            fact.status = "canceled"
-            await self._revoke(spec)
-            raise
-        finally:
-            fact.ended = loop.time()
-            self._replica.tell(f"run of {fact.name} ends")
-        fact.status = outcome.status
-        return outcome
-
-    async def _play(self, spec: RunSpec, variables: dict[str, Any]) -> Outcome:
-        assert self.proxy is not None
-        play = Play(self.proxy, spec.environment.secrets[SECRET_VARIABLE], variables, self._replica.chance.uniform)
-        try:
-            await (say_farewell(play) if variables.get("state") == "absent" else role(play))
-        except RunError as error:
-            return Outcome("failed", rc=2, failures=(TaskFailure("Make it", "localhost", str(error)),))
-        return Outcome(
-            "successful",
-            rc=0,
-            counts=Counts(ok=play.tasks, changed=play.changed),
-            completion="2026-01-01T00:00:00.000000",
-            stats={"size": variables.get("size")},
-            requeue_after_seconds=play.requeue_seconds,
-        )
-
-    @staticmethod
-    async def _revoke(spec: RunSpec) -> None:
-        if spec.environment.revoke is not None:
-            await spec.environment.revoke()
 
 
 class Play:
@@ -196,6 +137,78 @@ class Play:
         self.changed += 1
         if status not in (200, 201):
             raise RunError(f"write {name}: {status}")
+
+
+class SimulatedRunner:
+    """Runs the role of ``role`` for each spec; ``facts`` has all runs in the order of their starts."""
+
+    def __init__(self, replica: "Replica", facts: list[RunFact]) -> None:
+        self._replica, self._facts = replica, facts
+        self.proxy: Proxy | None = None
+        self._survivors: list[asyncio.Task[None]] = []
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> Outcome:  # noqa: ARG002 - of the protocol
+        """Run the role; see ``Runner``."""
+        loop = asyncio.get_running_loop()
+        variables = json.loads((spec.workspace.path / "env" / "extravars").read_text())
+        obj = variables[object_variable(spec.workspace.gvk)]
+        metadata, finalizing = obj["metadata"], variables.get("state") == "absent"
+        version = int(metadata["resourceVersion"])
+        fact = RunFact(
+            self._replica.name,
+            metadata["uid"],
+            metadata["name"],
+            metadata.get("generation", 0),
+            version,
+            finalizing,
+            loop.time(),
+        )
+        self._facts.append(fact)
+        assert self.proxy is not None
+        play = Play(self.proxy, spec.environment.secrets[SECRET_VARIABLE], variables, self._replica.chance.uniform)
+        self._replica.tell(f"run of {fact.name} starts, generation {fact.generation}, version {version}")
+        try:
+            async with asyncio.timeout(spec.timeout_seconds):
+                outcome = await self._play(play)
+        except TimeoutError:
+            await self._revoke(spec)
+            outcome = Outcome.of_failure("the run took too long", "timeout")
+        except asyncio.CancelledError:
+            fact.status = "canceled"
+            await self._revoke(spec)
+            raise
+        finally:
+            fact.ended = loop.time()
+            self._replica.tell(f"run of {fact.name} ends")
+            if self._replica.chance.random() < _SURVIVORS:
+                self._survivors.append(asyncio.create_task(self._survive(play)))
+        fact.status = outcome.status
+        return outcome
+
+    async def _play(self, play: Play) -> Outcome:
+        try:
+            await (say_farewell(play) if play.variables.get("state") == "absent" else role(play))
+        except RunError as error:
+            return Outcome("failed", rc=2, failures=(TaskFailure("Make it", "localhost", str(error)),))
+        return Outcome(
+            "successful",
+            rc=0,
+            counts=Counts(ok=play.tasks, changed=play.changed),
+            completion="2026-01-01T00:00:00.000000",
+            stats={"size": play.variables.get("size")},
+            requeue_after_seconds=play.requeue_seconds,
+        )
+
+    async def _survive(self, play: Play) -> None:
+        """Write as a process of the run that nobody could kill."""
+        await asyncio.sleep(self._replica.chance.uniform(*_SURVIVE_SECONDS))
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": TOO_LATE, "namespace": NAMESPACE}}
+        await play.ask("POST", CONFIG_MAPS, body)
+
+    @staticmethod
+    async def _revoke(spec: RunSpec) -> None:
+        if spec.environment.revoke is not None:
+            await spec.environment.revoke()
 
 
 async def role(play: Play) -> None:
