@@ -34,7 +34,9 @@ SCRIPTS = int(os.environ.get("ROLECALL_SCRIPTS", "25"))
 OWNERSHIP_SCRIPTS = max(8, SCRIPTS // 10)
 NAMESPACES = "/api/v1/namespaces"
 GADGETS = f"/apis/{GADGET.group}/{GADGET.version}/gadgets"
+CANARY = "canary"
 KINDS = (*BUILT_IN, ServedKind(THING), ServedKind(GADGET, is_namespaced=False))
+OWNING_KINDS = [kind for kind in KINDS if kind.gvk in (THING, CONFIG_MAP)]
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +73,9 @@ class RealServer:
     async def objects(self, namespace: str) -> list[RawObject]:
         """Return all Things and ConfigMaps of a namespace."""
         found: list[RawObject] = []
-        for kind in KINDS:
-            if kind.gvk in (THING, CONFIG_MAP):
-                _, listed = await self.send(Step("GET", f"{_root(kind)}/namespaces/{namespace}/{kind.name}"))
-                found += listed["items"]
+        for kind in OWNING_KINDS:
+            _, listed = await self.send(Step("GET", f"{_root(kind)}/namespaces/{namespace}/{kind.name}"))
+            found += listed["items"]
         return found
 
     async def play(self, steps: list[Step], transcript: Transcript) -> None:
@@ -221,17 +222,19 @@ async def compare_owned_objects(server: RealServer, seed: int) -> None:
 
 
 async def wait_for_collector(server: RealServer, namespace: str) -> None:
-    """Wait until the garbage collector has deleted a new object, so that it has seen everything before it."""
+    """Wait until the garbage collector has deleted new objects of both kinds, so that it knows those before them."""
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "unknown", "uid": str(uuid.uuid4())}
-    body = named("Secret", "canary", ownerReferences=[owner])
-    path = f"{NAMESPACES}/{namespace}/secrets"
-    status, _ = await server.send(Step("POST", path, body=body))
-    assert status == 201
+    for kind in OWNING_KINDS:
+        gvk, collection = kind.gvk, f"{_root(kind)}/namespaces/{namespace}/{kind.name}"
+        metadata = {"name": CANARY, "ownerReferences": [owner]}
+        body = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
+        status, _ = await server.send(Step("POST", collection, body=body))
+        assert status == 201
 
-    async def canary() -> int:
-        return (await server.send(Step("GET", f"{path}/canary")))[0]
+        async def canary(path: str = f"{collection}/{CANARY}") -> int:
+            return (await server.send(Step("GET", path)))[0]
 
-    await eventually(canary, lambda status: status == 404, TIMEOUT_SECONDS, "the garbage collector is done")
+        await eventually(canary, lambda status: status == 404, TIMEOUT_SECONDS, "the garbage collector is done")
 
 
 def owned_objects(objects: list[RawObject], namespace: str) -> RawObject:
@@ -242,7 +245,7 @@ def owned_objects(objects: list[RawObject], namespace: str) -> RawObject:
     found = {}
     for obj in objects:
         metadata = obj["metadata"]
-        if metadata.get("namespace") == namespace and metadata["name"] != "kube-root-ca.crt":
+        if metadata.get("namespace") == namespace and metadata["name"] not in (CANARY, "kube-root-ca.crt"):
             is_deleted = "deletionTimestamp" in metadata
             owners = [] if is_deleted else sorted(each["name"] for each in metadata.get("ownerReferences", ()))
             found[metadata["name"]] = [owners, metadata.get("finalizers"), is_deleted]

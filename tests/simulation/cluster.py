@@ -464,8 +464,8 @@ class SimulatedApiServer:
         return self._shown(call, status, obj) if is_object else Answer(status, _deleted(call.kind, obj))
 
     def _delete_collection(self, call: Call) -> Answer:
-        options = DeleteOptions.of(call)
         metadata, objects = read_list(self._store, call)
+        options = DeleteOptions.of(call)
         for obj in objects:
             self._deletions.delete(call.kind, key_of(call.route.namespace, obj["metadata"]["name"]), options)
         return Answer(200, list_object(call, metadata, objects))

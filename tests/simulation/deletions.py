@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rolecall.kube.references import RawObject
 from tests.simulation.kinds import NAMESPACE, POD, ServedKind
 from tests.simulation.objects import is_same
-from tests.simulation.requests import DeleteOptions, failed_precondition, not_found
+from tests.simulation.requests import DeleteOptions, conflict, failed_precondition, not_found
 from tests.simulation.storage import Store
 
 
@@ -37,6 +37,9 @@ class Deletions:
             obj = marked if options.is_dry_run else self.store.put(kind.resource, key, marked)
         if stays:
             return obj, False
+        if options.version is not None and kind.gvk != POD and metadata.get("finalizers"):
+            # A deletion that only drops the finalizers of another policy compares the version with that of nothing.
+            raise conflict(kind, name, "the resourceVersion in the precondition does not match")
         return (obj if options.is_dry_run else self.store.delete(kind.resource, key)), True
 
     def _marked(self, kind: ServedKind, obj: RawObject, options: DeleteOptions) -> RawObject | None:
