@@ -192,7 +192,7 @@ class SimulatedApiServer:
                     return self._list(call)
                 case "POST" if call.route.namespace or not call.kind.is_namespaced:
                     return self._create(call)
-                case "DELETE" if call.route.namespace or not call.kind.is_namespaced:
+                case "DELETE" if call.kind.gvk != NAMESPACE and (call.route.namespace or not call.kind.is_namespaced):
                     return self._delete_collection(call)
             raise not_allowed(call.kind)
         match method:

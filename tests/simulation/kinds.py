@@ -49,6 +49,11 @@ class ServedKind:
         return self.plural or plural_of(self.gvk.kind)
 
     @property
+    def verbs(self) -> list[str]:
+        """The verbs of its resource."""
+        return [verb for verb in VERBS if verb != "deletecollection" or self.gvk != NAMESPACE]
+
+    @property
     def has_generation(self) -> bool:
         """Whether changes of the content count up ``metadata.generation``."""
         return self.is_custom or self.gvk.kind == "Pod"
@@ -151,7 +156,7 @@ def _resource_list(kinds: Iterable[ServedKind], group: str, version: str) -> Raw
             continue
         common = {"namespaced": kind.is_namespaced, "kind": kind.gvk.kind}
         singular = kind.gvk.kind.lower()
-        resources.append({"name": kind.name, "singularName": singular, **common, "verbs": list(VERBS)})
+        resources.append({"name": kind.name, "singularName": singular, **common, "verbs": kind.verbs})
         if kind.has_status:
             verbs = list(_OF_SUBRESOURCES)
             resources.append({"name": f"{kind.name}/status", "singularName": "", **common, "verbs": verbs})
@@ -181,6 +186,6 @@ def _aggregated(kind: ServedKind) -> RawObject:
         "responseKind": gvk,
         "scope": "Namespaced" if kind.is_namespaced else "Cluster",
         "singularResource": kind.gvk.kind.lower(),
-        "verbs": list(VERBS),
+        "verbs": kind.verbs,
         **({"subresources": [status]} if kind.has_status else {}),
     }
