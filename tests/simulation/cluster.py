@@ -291,9 +291,7 @@ class SimulatedApiServer:
         self._prepare_for_create(kind, obj)
         self._validate(kind, obj, metadata_problems(kind, metadata) + content_problems(kind, obj))
         key = key_of(call.route.namespace, metadata["name"])
-        if metadata.get("resourceVersion") == "0":
-            del metadata["resourceVersion"]
-        if "resourceVersion" in metadata and not is_dry_run:
+        if not is_dry_run and metadata.pop("resourceVersion", "0") != "0":
             raise RequestError(500, "", "resourceVersion should not be set on objects to be created")
         if self._store.get(kind.resource, key) is not None:
             raise failure(kind, metadata["name"], 409, "AlreadyExists", "already exists")
