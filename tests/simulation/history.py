@@ -406,15 +406,21 @@ class History:
     async def _control(self) -> None:
         """Collect garbage, and empty terminating namespaces, a moment after each change; restart what has ended."""
         changed = asyncio.Event()
-        self.server.on_change.append(changed.set)
+
+        def on_change() -> None:
+            if self.server.history[-1][2].get("kind") not in ("Lease", "Event"):  # nothing belongs to these
+                changed.set()
+
+        self.server.on_change.append(on_change)
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_RESTART_SECONDS):
                     await changed.wait()
-            changed.clear()
-            await asyncio.sleep(_CONTROLLER_SECONDS)
-            while self.server.collect_garbage() or self.server.finish_namespaces():
-                pass
+            if changed.is_set():
+                changed.clear()
+                await asyncio.sleep(_CONTROLLER_SECONDS)
+                while self.server.collect_garbage() or self.server.finish_namespaces():
+                    pass
             for index, replica in enumerate(self.replicas):
                 if replica.has_exited:
                     if (error := replica.error) is not None and not isinstance(error, LeadershipLostError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from rolecall.kube.discovery import AGGREGATED
@@ -14,6 +15,8 @@ VERSION: Final = {"major": "1", "minor": "37", "gitVersion": "v1.37.1", "platfor
 
 Problem = tuple[str, str]
 """The path of an invalid field, and why it is invalid."""
+
+_plural_of = cache(plural_of)
 
 
 def _accept_all(_: RawObject) -> list[Problem]:
@@ -46,7 +49,7 @@ class ServedKind:
     @property
     def name(self) -> str:
         """The plural, as in paths."""
-        return self.plural or plural_of(self.gvk.kind)
+        return self.plural or _plural_of(self.gvk.kind)
 
     @property
     def verbs(self) -> list[str]:
