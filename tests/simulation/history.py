@@ -6,6 +6,7 @@ What must hold at every moment is in ``oracles``.
 """
 
 import asyncio
+import copy
 import hashlib
 import random
 import shutil
@@ -31,6 +32,7 @@ from tests.simulation.network import Network
 from tests.simulation.oracles import Oracles
 from tests.simulation.replica import EPOCH, Replica, counted_tasks, simulated_system
 from tests.simulation.runs import CONFIG_MAPS, FINALIZER, GATE, NAMESPACE, SETTINGS, RunFact, needs
+from tests.simulation.storage import Snapshot
 from tests.support.virtual_time import VirtualTimeLoop
 
 THING: Final = GVK("example.com", "v1", "Thing")
@@ -174,6 +176,7 @@ class History:
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
         self._numbers = 0
+        self._saved: tuple[Snapshot, tuple[dict[str, RawObject | None], str, bool, set[str]]] | None = None
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -224,6 +227,7 @@ class History:
             self._toggle_gate: 1,
             self._remove_finalizer: 1,
             self._compact: 1,
+            self._restore: 2,
             self._cut: 3,
             self._kill: 2,
             self._restart: 1,
@@ -356,6 +360,20 @@ class History:
             self.tell(f"{replica.name} is connected")
 
         self._loop.call_later(self.user.choice((1.0, 8.0, 40.0)), restore)
+
+    def _restore(self) -> None:
+        """Save etcd, or restore what was saved: everything that happened since is undone, versions included."""
+        if self.count > 1:  # a Lease would name a holder of the past
+            return
+        state = self.wanted, self.settings_value, self.gate_is_open, self.paused
+        if self._saved is None:
+            self._saved = self.server.snapshot(), copy.deepcopy(state)
+            self.tell("etcd is saved")
+            return
+        snapshot, (self.wanted, self.settings_value, self.gate_is_open, self.paused) = self._saved
+        self._saved = None
+        self.server.restore(snapshot)
+        self.tell("etcd is restored")
 
     async def _kill(self) -> None:
         index = self.user.randrange(len(self.replicas))

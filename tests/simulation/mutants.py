@@ -21,7 +21,7 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner import watch_controller
 from rolecall.runner.controller import informer
 from rolecall.runner.controller.controller import Result
-from rolecall.runner.controller.informer import Informer
+from rolecall.runner.controller.informer import Informer, Reflector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.election.elector import Elector
@@ -129,6 +129,10 @@ async def _revoke_nothing(*_: object) -> None:
     pass
 
 
+async def _never_restored(*_: object) -> bool:
+    return False
+
+
 class _NeverRaisedError(Exception):
     pass
 
@@ -157,6 +161,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "list-drops-deletions": Mutant(1, _replaced(Informer, "_remove", lambda *_: None)),
     "list-drops-updates": Mutant(1, _replaced(Informer, "on_listed", _ignore_listed_updates)),
     "expiry-is-not-listed-again": Mutant(1, _replaced(informer, "GoneError", _NeverRaisedError)),
+    "restore-of-the-cluster-is-not-noticed": Mutant(1, _replaced(Reflector, "_is_restored", _never_restored)),
     "dependents-are-not-watched": Mutant(1, _replaced(WatchController, "_on_dependent_kind", lambda *_: None)),
     "first-list-is-not-compared": Mutant(1, _replaced(Informer, "expect", lambda *_: None)),
     "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),

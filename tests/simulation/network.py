@@ -277,7 +277,7 @@ class Session:
                 if events := watch.take():
                     await asyncio.sleep(network.latency())
                     await self._until_connected()
-                if self._breaks != breaks:
+                if self._breaks != breaks or watch.is_closed:
                     raise aiohttp.ClientOSError(104, "Connection reset by peer")
                 for event in events:
                     async for line in self._line(event):
