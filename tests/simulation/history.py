@@ -23,6 +23,7 @@ import structlog
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import is_being_deleted
 from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, Watch
@@ -37,6 +38,7 @@ from tests.support.virtual_time import VirtualTimeLoop
 
 THING: Final = GVK("example.com", "v1", "Thing")
 THINGS: Final = f"/apis/example.com/v1/namespaces/{NAMESPACE}/things"
+SELECTED: Final = {"app": "simulated"}
 PAUSED: Final = "rolecall.dev/paused"
 REQUESTED: Final = "rolecall.dev/reconcile-requested-at"
 MERGE: Final = "application/merge-patch+json"
@@ -166,6 +168,7 @@ class History:
         self.settings_value = ""
         self.gate_is_open = True
         self.paused: set[str] = set()
+        self.unselected: set[str] = set()
         self.replicas: list[Replica] = []
         self.fault_rate = options.fault_rate
         mode = self.user.random()
@@ -173,10 +176,11 @@ class History:
         self.shards = 4 if mode >= 0.9 else 0
         self.has_finalizer = self.user.random() < 0.6
         self.period = 20.0 if self.user.random() < 0.2 else None
+        self.has_selector = self.user.random() < 0.4
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
         self._numbers = 0
-        self._saved: tuple[Snapshot, tuple[dict[str, RawObject | None], str, bool, set[str]]] | None = None
+        self._saved: tuple[Snapshot, tuple[dict[str, RawObject | None], str, bool, set[str], set[str]]] | None = None
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -223,6 +227,7 @@ class History:
             self._delete_dependent: 3,
             self._change_dependent: 1,
             self._toggle_pause: 1,
+            self._toggle_label: 2,
             self._request: 1,
             self._toggle_gate: 1,
             self._remove_finalizer: 1,
@@ -256,6 +261,7 @@ class History:
     def _write_spec(self, name: str, spec: RawObject, *, is_new: bool) -> None:
         if is_new:
             body = _named("example.com/v1", "Thing", name, NAMESPACE) | {"spec": spec}
+            body["metadata"]["labels"] = SELECTED
             answer = self.server.handle("POST", THINGS, body=body)
             if answer.status == 409:  # its finalizer hasn't run
                 return
@@ -268,6 +274,7 @@ class History:
         self.tell(f"user writes {name}: {spec}")
         if is_new:
             self.paused.discard(name)
+            self.unselected.discard(name)
 
     def _delete(self) -> None:
         name = self.user.choice(_NAMES)
@@ -310,6 +317,18 @@ class History:
         self.paused ^= {name}
         self._annotate(name, {PAUSED: "true" if name in self.paused else None})
         self.tell(f"user {'pauses' if name in self.paused else 'resumes'} {name}")
+
+    def _toggle_label(self) -> None:
+        name = self.user.choice(_NAMES)
+        if not self.has_selector or self.wanted.get(name) is None:
+            return
+        self.unselected ^= {name}
+        self._label(name, {"app": "another"} if name in self.unselected else SELECTED)
+        self.tell(f"user {'takes away' if name in self.unselected else 'gives back'} the label of {name}")
+
+    def _label(self, name: str, labels: dict[str, str]) -> None:
+        body = {"metadata": {"labels": labels}}
+        self.server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=MERGE)
 
     def _request(self) -> None:
         name = self.user.choice(_NAMES)
@@ -365,12 +384,13 @@ class History:
         """Save etcd, or restore what was saved: everything that happened since is undone, versions included."""
         if self.count > 1:  # a Lease would name a holder of the past
             return
-        state = self.wanted, self.settings_value, self.gate_is_open, self.paused
+        state = self.wanted, self.settings_value, self.gate_is_open, self.paused, self.unselected
         if self._saved is None:
             self._saved = self.server.snapshot(), copy.deepcopy(state)
             self.tell("etcd is saved")
             return
-        snapshot, (self.wanted, self.settings_value, self.gate_is_open, self.paused) = self._saved
+        snapshot, state = self._saved
+        self.wanted, self.settings_value, self.gate_is_open, self.paused, self.unselected = state
         self._saved = None
         self.server.restore(snapshot)
         self.tell("etcd is restored")
@@ -417,6 +437,7 @@ class History:
             reconcile_period_seconds=self.period,
             timeout_seconds=60.0,
             watch_reads=True,
+            selector=LabelSelector.compile({"matchLabels": SELECTED} if self.has_selector else None),
             finalizer=finalizer,
             status={"size": FieldPath.parse("$.stats.size")},
         )
@@ -456,7 +477,10 @@ class History:
         self._open_gate(is_open=True)
         for name in sorted(self.paused):
             self._annotate(name, {PAUSED: None})
+        for name in sorted(self.unselected):
+            self._label(name, SELECTED)
         self.paused.clear()
+        self.unselected.clear()
 
     async def _unsettled(self, when: str) -> list[str]:
         """Wait until nothing differs; return the differences after the limit."""

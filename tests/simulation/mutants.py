@@ -35,7 +35,7 @@ from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import new_ident
 from rolecall.runner.runs.run import Run
 from rolecall.runner.watch_controller import WatchController
-from tests.simulation.history import Options, play
+from tests.simulation.history import SELECTED, Options, play
 
 LIMIT_SECONDS: Final = 60.0
 
@@ -167,6 +167,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),
     "a-404-forgets-an-object": Mutant(1, _replaced(Reconciler, "_is_known", lambda *_: False)),
     "annotations-are-not-watched": Mutant(1, _replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
+    "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
     "status-has-another-generation": Mutant(2, _replaced(StatusWriter, "_write_once", _with_current_generation)),
     "status-of-a-recreated-object": Mutant(2, _replaced(Primaries, "read_again", _read_whoever_has_the_name)),

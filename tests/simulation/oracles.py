@@ -1,6 +1,7 @@
 """What must hold at every moment of a history; each violation is one finding, with its time.
 
 - Runs of one object never overlap, over all replicas (guarantee 3).
+- No run starts for an object that the selector doesn't match.
 - A status reports a success only of the generation of a run that has succeeded, and its size (guarantee 2).
 - The finalizer of an object has run when the object goes (guarantee 5).
 - A replica writes nothing when another one holds the Lease.
@@ -20,6 +21,9 @@ from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, TOO_LATE
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
+
+_RECENT = 40
+"""More runs than can be active."""
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
@@ -60,7 +64,7 @@ class Oracles:
         if method == "DELETE" and not path.startswith(_LEASES):
             self.find(f"{session.replica} deletes {path}")
         self._judge_lease(session, path, body)
-        self._judge_overlaps()
+        self._judge_runs()
 
     def _judge_lease(self, session: Session, path: str, body: Any) -> None:
         """Judge whether a replica is still the leader."""
@@ -75,9 +79,12 @@ class Oracles:
         if holder and holder != self._identities.get(session.replica):
             self.find(f"{session.replica} writes {path}, although another replica is the leader")
 
-    def _judge_overlaps(self) -> None:
+    def _judge_runs(self) -> None:
         active: dict[str, str] = {}
-        for fact in self._history.facts[-40:]:
+        selector = self._history.watches[0].selector
+        for fact in self._history.facts[-_RECENT:]:
+            if not (fact.finalizing or selector.matches(fact.labels)):  # a cleanup may be owed to any object
+                self.find(f"{fact.name} runs, although its labels are {fact.labels}")
             if fact.ended is None:
                 if fact.uid in active:
                     self.find(f"two runs of {fact.name} at a time: {active[fact.uid]} and {fact.replica}")

@@ -62,6 +62,7 @@ class RunFact:
     """The resourceVersion of its object."""
 
     finalizing: bool
+    labels: dict[str, str]
     started: float
     ended: float | None = None
     status: str = ""
@@ -161,6 +162,7 @@ class SimulatedRunner:
             metadata.get("generation", 0),
             version,
             finalizing,
+            metadata.get("labels") or {},
             loop.time(),
         )
         self._facts.append(fact)
