@@ -6,13 +6,12 @@ What must hold at every moment is in ``oracles``.
 """
 
 import asyncio
-import copy
 import hashlib
 import random
 import shutil
 import sys
 import traceback
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,27 +31,21 @@ from tests.simulation.cluster import SimulatedApiServer
 from tests.simulation.network import Network
 from tests.simulation.oracles import Oracles
 from tests.simulation.replica import EPOCH, Replica, counted_tasks, simulated_system
-from tests.simulation.runs import CONFIG_MAPS, FINALIZER, GATE, NAMESPACE, SETTINGS, RunFact, needs
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, RunFact, needs
 from tests.simulation.storage import Snapshot
+from tests.simulation.user import SELECTED, THINGS, User
 from tests.support.virtual_time import VirtualTimeLoop
 
 THING: Final = GVK("example.com", "v1", "Thing")
-THINGS: Final = f"/apis/example.com/v1/namespaces/{NAMESPACE}/things"
-SELECTED: Final = {"app": "simulated"}
-PAUSED: Final = "rolecall.dev/paused"
-REQUESTED: Final = "rolecall.dev/reconcile-requested-at"
-MERGE: Final = "application/merge-patch+json"
 
-_NAMES: Final = ("a", "b", "c")
-_PARTS: Final = ("x", "y")
 _STEPS: Final = (6, 12)
 _PAUSES: Final = (0.05, 0.5, 2.0, 10.0)
 _SETTLE_SECONDS: Final = 900
 _QUIET_SECONDS: Final = 120.0
 _CONTROLLER_SECONDS: Final = 0.4
 _RESTART_SECONDS: Final = 5.0
-_TIMEOUT_SECONDS: Final = 300.0
-"""How long the last fault may delay an operator: the end of a watch whose response was lost."""
+_TIMEOUT_SECONDS: Final = 120.0
+"""How long the last fault may delay an operator: a run that waits for a lost response ends by its timeout."""
 
 _END_SECONDS: Final = 45.0
 """How long a run lasts at most."""
@@ -157,30 +150,24 @@ class History:
     def __init__(self, seed: int, root: Path, options: Options, loop: asyncio.AbstractEventLoop) -> None:
         self.seed, self.root, self._loop = seed, root, loop
         self.chance = random.Random(seed)  # noqa: S311 - no secret
-        self.user = random.Random(f"user {seed}")  # noqa: S311 - no secret
+        self.draw = random.Random(f"user {seed}")  # noqa: S311 - no secret
         self.story: list[str] = []
         self.server = SimulatedApiServer(lambda: EPOCH + loop.time())
         self.network = Network(self.server, self.chance, self.tell)
         self.facts: list[RunFact] = []
-        self.wanted: dict[str, RawObject | None] = {}
-        """The spec of each Thing; None after it was deleted."""
-
-        self.settings_value = ""
-        self.gate_is_open = True
-        self.paused: set[str] = set()
-        self.unselected: set[str] = set()
+        self.user = User(self.server, self.draw, self.tell)
         self.replicas: list[Replica] = []
         self.fault_rate = options.fault_rate
-        mode = self.user.random()
+        mode = self.draw.random()
         self.count = options.replicas or (1 if mode < 0.8 else 2)
         self.shards = 4 if mode >= 0.9 else 0
-        self.has_finalizer = self.user.random() < 0.6
-        self.period = 20.0 if self.user.random() < 0.2 else None
-        self.has_selector = self.user.random() < 0.4
+        self.has_finalizer = self.draw.random() < 0.6
+        self.period = 20.0 if self.draw.random() < 0.2 else None
+        self.has_selector = self.draw.random() < 0.4
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
         self._numbers = 0
-        self._saved: tuple[Snapshot, tuple[dict[str, RawObject | None], str, bool, set[str], set[str]]] | None = None
+        self._saved: tuple[Snapshot, Callable[[], None]] | None = None
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -189,17 +176,15 @@ class History:
     async def run(self) -> Report:
         """Play the history, and return what it has found."""
         loop = asyncio.get_running_loop()
-        self.server.handle("POST", "/api/v1/namespaces", body=_named("v1", "Namespace", NAMESPACE))
         controllers = asyncio.create_task(self._control())
-        self._set_settings()
-        self._open_gate(is_open=True)
+        self.user.begin()
         for _ in range(self.count):
             self._start_replica()
         self.network.fault_rate = self.fault_rate
-        for _ in range(self.user.randint(*_STEPS)):
-            await asyncio.sleep(self.user.choice(_PAUSES))
+        for _ in range(self.draw.randint(*_STEPS)):
+            await asyncio.sleep(self.draw.choice(_PAUSES))
             await self._step()
-        await asyncio.sleep(self.user.uniform(0, 5))
+        await asyncio.sleep(self.draw.uniform(0, 5))
         self._end_faults()
         findings = (
             await self._unsettled("after the faults")
@@ -215,149 +200,30 @@ class History:
             self.seed, findings, self.story, len(self.facts), self.network.requests, loop.time(), self.network.faults
         )
 
-    # What a user does.
-
     async def _step(self) -> None:
-        """Make one change."""
+        """Let the user change something, or let something happen to the cluster or an operator."""
+        user = self.user
         steps = {
-            self._change: 8,
-            self._delete: 2,
-            self._recreate: 2,
-            self._set_settings: 1,
-            self._delete_dependent: 3,
-            self._change_dependent: 1,
-            self._toggle_pause: 1,
-            self._toggle_label: 2,
-            self._request: 1,
-            self._toggle_gate: 1,
-            self._remove_finalizer: 1,
+            user.change: 8,
+            user.delete: 2,
+            user.recreate: 2,
+            user.set_settings: 1,
+            user.delete_dependent: 3,
+            user.change_dependent: 1,
+            user.toggle_pause: 1,
+            user.toggle_label: 2,
+            user.request: 1,
+            user.toggle_gate: 1,
+            user.remove_finalizer: 1,
             self._compact: 1,
             self._restore: 2,
             self._cut: 3,
             self._kill: 2,
             self._restart: 1,
         }
-        step = self.user.choices(list(steps), list(steps.values()))[0]
+        step = self.draw.choices(list(steps), list(steps.values()))[0]
         if (waiting := step()) is not None:
             await waiting
-
-    def _change(self) -> None:
-        """Create a Thing, or change its spec."""
-        name, size = self.user.choice(_NAMES), self.user.randint(1, 99)
-        old = self.wanted.get(name)
-        spec: RawObject = {"size": size}
-        if self.user.random() < 0.4:
-            spec["parts"] = [part for part in _PARTS if self.user.random() < 0.6]
-        if self.user.random() < 0.3:
-            spec["copies"] = True
-        if self.user.random() < 0.15:
-            spec["needsGate"] = True
-        if self.user.random() < 0.15:
-            spec["seconds"] = self.user.choice((1, 8, 30))
-        if self.user.random() < 0.1:
-            spec["counts"] = self.user.randint(1, 3)
-        self._write_spec(name, spec, is_new=old is None)
-
-    def _write_spec(self, name: str, spec: RawObject, *, is_new: bool) -> None:
-        if is_new:
-            body = _named("example.com/v1", "Thing", name, NAMESPACE) | {"spec": spec}
-            body["metadata"]["labels"] = SELECTED
-            answer = self.server.handle("POST", THINGS, body=body)
-            if answer.status == 409:  # its finalizer hasn't run
-                return
-        else:
-            removed = dict.fromkeys((self.wanted[name] or {}).keys() - spec.keys())
-            patch = {"spec": spec | dict(sorted(removed.items()))}
-            answer = self.server.handle("PATCH", f"{THINGS}/{name}", body=patch, content_type=MERGE)
-        assert answer.status in (200, 201), answer
-        self.wanted[name] = spec
-        self.tell(f"user writes {name}: {spec}")
-        if is_new:
-            self.paused.discard(name)
-            self.unselected.discard(name)
-
-    def _delete(self) -> None:
-        name = self.user.choice(_NAMES)
-        if self.wanted.get(name) is not None:
-            self.server.handle("DELETE", f"{THINGS}/{name}")
-            self.wanted[name] = None
-            self.paused.discard(name)
-            self.tell(f"user deletes {name}")
-
-    def _recreate(self) -> None:
-        """Delete a Thing, and create one of its name before anything notices."""
-        name = self.user.choice(_NAMES)
-        if (spec := self.wanted.get(name)) is not None:
-            self.server.handle("DELETE", f"{THINGS}/{name}")
-            self.wanted[name] = None
-            self._write_spec(name, spec, is_new=True)
-
-    def _set_settings(self) -> None:
-        self.settings_value = f"v{self.user.randint(1, 99)}"
-        body = _named("v1", "ConfigMap", SETTINGS, NAMESPACE) | {"data": {"value": self.settings_value}}
-        if self.server.handle("POST", CONFIG_MAPS, body=body).status == 409:
-            self.server.handle("PATCH", f"{CONFIG_MAPS}/{SETTINGS}", body={"data": body["data"]}, content_type=MERGE)
-        self.tell(f"user sets the settings to {self.settings_value}")
-
-    def _delete_dependent(self) -> None:
-        name = self.user.choice(_NAMES)
-        if self.server.handle("DELETE", f"{CONFIG_MAPS}/{name}").status == 200:
-            self.tell(f"user deletes the ConfigMap {name}")
-
-    def _change_dependent(self) -> None:
-        name = self.user.choice(_NAMES)
-        body = {"data": {"size": "0"}}
-        if self.server.handle("PATCH", f"{CONFIG_MAPS}/{name}", body=body, content_type=MERGE).status == 200:
-            self.tell(f"user changes the ConfigMap {name}")
-
-    def _toggle_pause(self) -> None:
-        name = self.user.choice(_NAMES)
-        if self.wanted.get(name) is None:
-            return
-        self.paused ^= {name}
-        self._annotate(name, {PAUSED: "true" if name in self.paused else None})
-        self.tell(f"user {'pauses' if name in self.paused else 'resumes'} {name}")
-
-    def _toggle_label(self) -> None:
-        name = self.user.choice(_NAMES)
-        if not self.has_selector or self.wanted.get(name) is None:
-            return
-        self.unselected ^= {name}
-        self._label(name, {"app": "another"} if name in self.unselected else SELECTED)
-        self.tell(f"user {'takes away' if name in self.unselected else 'gives back'} the label of {name}")
-
-    def _label(self, name: str, labels: dict[str, str]) -> None:
-        body = {"metadata": {"labels": labels}}
-        self.server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=MERGE)
-
-    def _request(self) -> None:
-        name = self.user.choice(_NAMES)
-        if self.wanted.get(name) is not None:
-            self._numbers += 1
-            self._annotate(name, {REQUESTED: str(self._numbers)})
-            self.tell(f"user requests a reconcile of {name}")
-
-    def _annotate(self, name: str, annotations: dict[str, str | None]) -> None:
-        body = {"metadata": {"annotations": annotations}}
-        self.server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=MERGE)
-
-    def _remove_finalizer(self) -> None:
-        name = self.user.choice(_NAMES)
-        if self.has_finalizer and self.wanted.get(name) is not None:
-            body = {"metadata": {"finalizers": None}}
-            self.server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=MERGE)
-            self.tell(f"user removes the finalizer of {name}")
-
-    def _toggle_gate(self) -> None:
-        self._open_gate(is_open=not self.gate_is_open)
-
-    def _open_gate(self, *, is_open: bool) -> None:
-        self.gate_is_open = is_open
-        if is_open:
-            self.server.handle("POST", CONFIG_MAPS, body=_named("v1", "ConfigMap", GATE, NAMESPACE))
-        else:
-            self.server.handle("DELETE", f"{CONFIG_MAPS}/{GATE}")
-        self.tell(f"user {'opens' if is_open else 'closes'} the gate")
 
     # What happens to the operators.
 
@@ -367,10 +233,10 @@ class History:
 
     def _cut(self) -> None:
         """Lose all packets of a replica for some time, while everything else goes on."""
-        replica = self.user.choice(self.replicas)
+        replica = self.draw.choice(self.replicas)
         replica.session.cut()
         self.tell(f"{replica.name} is cut off")
-        breaks = self.user.random() < 0.5
+        breaks = self.draw.random() < 0.5
 
         def restore() -> None:
             if breaks:  # what the watches have missed is no longer there
@@ -378,31 +244,30 @@ class History:
             replica.session.restore(breaks=breaks)
             self.tell(f"{replica.name} is connected")
 
-        self._loop.call_later(self.user.choice((1.0, 8.0, 40.0)), restore)
+        self._loop.call_later(self.draw.choice((1.0, 8.0, 40.0)), restore)
 
     def _restore(self) -> None:
         """Save etcd, or restore what was saved: everything that happened since is undone, versions included."""
         if self.count > 1:  # a Lease would name a holder of the past
             return
-        state = self.wanted, self.settings_value, self.gate_is_open, self.paused, self.unselected
         if self._saved is None:
-            self._saved = self.server.snapshot(), copy.deepcopy(state)
+            self._saved = self.server.snapshot(), self.user.saved()
             self.tell("etcd is saved")
             return
-        snapshot, state = self._saved
-        self.wanted, self.settings_value, self.gate_is_open, self.paused, self.unselected = state
+        snapshot, restore_user = self._saved
         self._saved = None
+        restore_user()
         self.server.restore(snapshot)
         self.tell("etcd is restored")
 
     async def _kill(self) -> None:
-        index = self.user.randrange(len(self.replicas))
+        index = self.draw.randrange(len(self.replicas))
         await self.replicas[index].kill()
-        await asyncio.sleep(self.user.choice((0.1, 3.0, 20.0)))
+        await asyncio.sleep(self.draw.choice((0.1, 3.0, 20.0)))
         self._start_replica(index)
 
     async def _restart(self) -> None:
-        index = self.user.randrange(len(self.replicas))
+        index = self.draw.randrange(len(self.replicas))
         await self.replicas[index].stop()
         self._start_replica(index)
 
@@ -474,13 +339,7 @@ class History:
         self.network.fault_rate = 0.0
         for replica in self.replicas:
             replica.session.restore()
-        self._open_gate(is_open=True)
-        for name in sorted(self.paused):
-            self._annotate(name, {PAUSED: None})
-        for name in sorted(self.unselected):
-            self._label(name, SELECTED)
-        self.paused.clear()
-        self.unselected.clear()
+        self.user.end()
 
     async def _unsettled(self, when: str) -> list[str]:
         """Wait until nothing differs; return the differences after the limit."""
@@ -492,10 +351,9 @@ class History:
 
     async def _later(self) -> list[str]:
         """Return what later changes don't reach, or reach with more runs than one for each change."""
-        living = [name for name, spec in self.wanted.items() if spec is not None]
-        before = len(self.facts)
-        for name in living:
-            self._write_spec(name, self.wanted[name] | {"size": 2000}, is_new=False)  # type: ignore[operator]
+        living, before = self.user.living, len(self.facts)
+        for name, spec in living.items():
+            self.user.write_spec(name, spec | {"size": 2000}, is_new=False)
         if found := await self._unsettled("after a later change"):
             return found
         await asyncio.sleep(_END_SECONDS)
@@ -514,16 +372,13 @@ class History:
 
     async def _interrupted(self) -> list[str]:
         """Return the statuses that report a running role after the operators were stopped in the middle of a run."""
-        for name, spec in self.wanted.items():
-            if spec is not None:
-                self._write_spec(name, spec | {"seconds": 40}, is_new=False)
-        await asyncio.sleep(self.user.uniform(1, 30))
+        for name, spec in self.user.living.items():
+            self.user.write_spec(name, spec | {"seconds": 40}, is_new=False)
+        await asyncio.sleep(self.draw.uniform(1, 30))
         for replica in self.replicas:
             await replica.stop()
         found = []
-        for name, spec in self.wanted.items():
-            if spec is None:
-                continue
+        for name in self.user.living:
             status = self.server.handle("GET", f"{THINGS}/{name}").body.get("status") or {}
             conditions = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or ()}
             if conditions.get("Running") == ("True", "Running"):
@@ -535,8 +390,7 @@ class History:
         found = [f"a kubeconfig remains: {path.name}" for path in sorted(self.root.glob("replica-*/kubeconfig-*"))]
         if self.count == 1:
             things = self.root / "replica-0" / THING.group / THING.version / THING.kind / NAMESPACE
-            living = {name for name, spec in self.wanted.items() if spec is not None}
-            left = sorted({path.name for path in things.glob("*")} - living)
+            left = sorted({path.name for path in things.glob("*")} - self.user.living.keys())
             found += [f"the workspace of the deleted {name} remains" for name in left]
         return found
 
@@ -545,7 +399,7 @@ class History:
         await asyncio.sleep(_TIMEOUT_SECONDS)
         before = len(self.facts)
         await asyncio.sleep(_QUIET_SECONDS)
-        found, living = len(self.facts) - before, [spec for spec in self.wanted.values() if spec is not None]
+        found, living = len(self.facts) - before, self.user.living.values()
         expected = slack = 0
         if self.period is not None:
             expected = sum(int(_QUIET_SECONDS / (self.period + spec.get("seconds", 1))) for spec in living)
@@ -557,7 +411,7 @@ class History:
     def _differences(self) -> list[str]:
         """Return how the cluster differs from what the specs request."""
         found = []
-        for name, spec in self.wanted.items():
+        for name, spec in self.user.wanted.items():
             obj = self.server.handle("GET", f"{THINGS}/{name}")
             if spec is None:
                 found += [f"{name} isn't deleted"] if obj.status == 200 else []
@@ -565,7 +419,7 @@ class History:
             if obj.status != 200:
                 found.append(f"{name} doesn't exist")
                 continue
-            for each, data in needs(name, spec, self.settings_value).items():
+            for each, data in needs(name, spec, self.user.settings_value).items():
                 made = self.server.handle("GET", f"{CONFIG_MAPS}/{each}")
                 has = made.body.get("data") or {}
                 if made.status != 200 or any(has.get(key) != value for key, value in data.items()):
@@ -590,8 +444,3 @@ def wrong_status(obj: RawObject, spec: RawObject) -> list[str]:
     ]
     found += ["is being deleted"] if is_being_deleted(obj) else []
     return found
-
-
-def _named(api_version: str, kind: str, name: str, namespace: str = "") -> RawObject:
-    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

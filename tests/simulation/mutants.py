@@ -35,7 +35,8 @@ from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import new_ident
 from rolecall.runner.runs.run import Run
 from rolecall.runner.watch_controller import WatchController
-from tests.simulation.history import SELECTED, Options, play
+from tests.simulation.history import Options, play
+from tests.simulation.user import SELECTED
 
 LIMIT_SECONDS: Final = 60.0
 
