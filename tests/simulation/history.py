@@ -246,7 +246,7 @@ class History:
 
         self._loop.call_later(self.draw.choice((1.0, 8.0, 40.0)), restore)
 
-    def _restore(self) -> None:
+    async def _restore(self) -> None:
         """Save etcd, or restore what was saved: everything that happened since is undone, versions included."""
         if self.count > 1:  # a Lease would name a holder of the past
             return
@@ -259,6 +259,7 @@ class History:
         restore_user()
         self.server.restore(snapshot)
         self.tell("etcd is restored")
+        await asyncio.sleep(_TIMEOUT_SECONDS)  # nobody could notice it after as many changes as were undone
 
     async def _kill(self) -> None:
         index = self.draw.randrange(len(self.replicas))

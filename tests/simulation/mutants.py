@@ -168,6 +168,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),
     "a-404-forgets-an-object": Mutant(1, _replaced(Reconciler, "_is_known", lambda *_: False)),
     "annotations-are-not-watched": Mutant(1, _replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
+    "outdated-objects-run": Mutant(1, _replaced(reconciler, "REREAD_SECONDS", ())),
     "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
     "status-has-another-generation": Mutant(2, _replaced(StatusWriter, "_write_once", _with_current_generation)),

@@ -202,16 +202,12 @@ class WatchController:
             self_triggers=self._self_triggers,
             events=EventReporter(context.events.record),
             default_period_seconds=settings.reconcile_period_seconds,
-            known_uid=self._known_uid,
+            known=self.primaries.store.get,
             metrics=self._metrics,
             recorder=context.recorder,
             reads=self.reads,
             tracer=context.tracer,
         )
-
-    def _known_uid(self, key: ObjectKey) -> str | None:
-        entry = self.primaries.store.get(key)
-        return None if entry is None else entry.uid
 
     def content_changed(self) -> None:
         """Retry all failed objects soon, because the files of the role have changed."""

@@ -299,7 +299,7 @@ class Informer:
         """
         entry = Entry.of(obj, self._fields)
         known = self.store.get(entry.key)
-        if self._unlisted & {None, entry.namespace} and not (known and _is_after(known, entry.resource_version)):
+        if self._unlisted & {None, entry.namespace} and not (known and known.is_after(entry.resource_version)):
             self.store.put(entry)
 
     async def run(self) -> None:
@@ -340,7 +340,7 @@ class Informer:
         """Store an object from a list, unless it is expected in a later version: the watch delivers that."""
         entry = Entry.of(obj, self._fields)
         expected = self.store.get(entry.key) if self._unlisted & {None, entry.namespace} else None
-        if expected is None or expected.uid != entry.uid or not _is_after(expected, entry.resource_version):
+        if expected is None or expected.uid != entry.uid or not expected.is_after(entry.resource_version):
             self._upsert(entry, obj, from_watch=False)
 
     def on_list_complete(self, namespace: str | None, listed_keys: set[ObjectKey], resource_version: str) -> None:
@@ -348,7 +348,7 @@ class Informer:
         known = self.store if namespace is None else self.store.in_namespace(namespace)
         gone = [entry for entry in known if entry.key not in listed_keys]
         if namespace in self._unlisted:  # an expected object may be newer than the list; the watch delivers it
-            gone = [entry for entry in gone if not _is_after(entry, resource_version)]
+            gone = [entry for entry in gone if not entry.is_after(resource_version)]
         self._remove(gone)
         self._unlisted.discard(namespace)
         self._update_sync_state()
@@ -404,12 +404,6 @@ class Informer:
                 handler(change)
             except Exception:
                 logger.exception("Event handler failed", gvk=str(self.gvk), object=str(change.key))
-
-
-def _is_after(entry: Entry, resource_version: str) -> bool:
-    """Return whether an entry has a later version than an object or a list; versions are ordered numbers."""
-    version = entry.resource_version
-    return version.isdecimal() and resource_version.isdecimal() and int(version) > int(resource_version)
 
 
 class WatchFailure(Enum):

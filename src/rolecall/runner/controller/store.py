@@ -168,6 +168,11 @@ class Entry:
             field_checksums=FieldChecksums.of(obj),
         )
 
+    def is_after(self, resource_version: str) -> bool:
+        """Return whether this is a later version than another; versions of one kind are ordered if they are numbers."""
+        version = self.resource_version
+        return version.isdecimal() and resource_version.isdecimal() and int(version) > int(resource_version)
+
     def tombstone(self, gvk: GVK) -> RawObject:
         """Return the known parts of a deleted object: kind, names, version and labels."""
         metadata: dict[str, Any] = {"name": self.name, "uid": self.uid, "resourceVersion": self.resource_version}

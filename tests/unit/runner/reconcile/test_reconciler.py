@@ -25,8 +25,10 @@ from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import (
     FINALIZER_OF_ANNOTATION,
     annotation_of,
+    generation_of,
     has_finalizer,
     resource_version_of,
+    status_of,
     uid_of,
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -34,8 +36,9 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import Cause, Priority
-from rolecall.runner.reconcile import status_writer
+from rolecall.runner.reconcile import reconciler, status_writer
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_success, period_seconds
@@ -127,7 +130,7 @@ async def test_object_of_the_informer_is_never_forgotten(
     """Whichever request is answered with 404: another attempt follows, and the object keeps what is known of it."""
     [thing] = await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, finalizer=finalizer())
-    rig.reconciler.known_uid = lambda _key: uid_of(thing)
+    rig.reconciler.known = lambda _key: Entry.of(thing)
     await rig.reconcile()
     for _ in range(3):
         await world.patch(THING, "one", {"metadata": {"finalizers": None}, "spec": {"size": len(cluster.calls)}})
@@ -137,6 +140,28 @@ async def test_object_of_the_informer_is_never_forgotten(
         assert workspace(tmp_path).is_dir()
         assert await rig.reconcile() == Result(DEFAULT_PERIOD_SECONDS, cause=Cause("period", priority=Priority.LOW))
         assert await rig.conditions() == SUCCESSFUL
+
+
+@pytest.mark.parametrize("outdated", [0, 1, 2, 5])
+async def test_run_gets_the_version_that_the_informer_has(
+    rig: Rig, world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, outdated: int
+) -> None:
+    """A cache on the way may lag behind the watch; one that lags forever must not prevent the run."""
+    old = await rig.thing()
+    await world.patch(THING, "one", {"spec": {"size": 7}})
+    new, get = await rig.thing(), cluster.get
+    rig.reconciler.known = lambda _key: Entry.of(new)
+    left = [old] * outdated
+
+    async def lagging(gvk: GVK, key: ObjectKey) -> RawObject:
+        return left.pop() if left else await get(gvk, key)
+
+    monkeypatch.setattr(cluster, "get", lagging)
+    monkeypatch.setattr(reconciler, "REREAD_SECONDS", (0.0, 0.0))
+    await rig.reconcile()
+    assert rig.runs == 1
+    seen = old if outdated > 2 else new
+    assert status_of(await get(THING, rig.key))["observedGeneration"] == generation_of(seen)
 
 
 @pytest.mark.parametrize("error", [NOT_SERVED, NOT_FOUND], ids=["not served", "not found"])
