@@ -49,6 +49,9 @@ _TIMEOUT_SECONDS: Final = 120.0
 
 _END_SECONDS: Final = 45.0
 """How long a run lasts at most."""
+_UNDONE: Final = 40
+"""How many changes a restore undoes at least: after as many new ones, no version shows that there was one."""
+
 _LEASES: Final = {"leader_elect": True, "leader_election_id": "operator", "leader_election_namespace": NAMESPACE}
 
 
@@ -167,7 +170,7 @@ class History:
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
         self._numbers = 0
-        self._saved: tuple[Snapshot, Callable[[], None]] | None = None
+        self._saved: tuple[int, Snapshot, Callable[[], None]] | None = None
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -216,7 +219,7 @@ class History:
             user.toggle_gate: 1,
             user.remove_finalizer: 1,
             self._compact: 1,
-            self._restore: 2,
+            self._restore: 3,
             self._cut: 3,
             self._kill: 2,
             self._restart: 1,
@@ -246,20 +249,21 @@ class History:
 
         self._loop.call_later(self.draw.choice((1.0, 8.0, 40.0)), restore)
 
-    async def _restore(self) -> None:
+    def _restore(self) -> None:
         """Save etcd, or restore what was saved: everything that happened since is undone, versions included."""
         if self.count > 1:  # a Lease would name a holder of the past
             return
         if self._saved is None:
-            self._saved = self.server.snapshot(), self.user.saved()
+            self._saved = self.server.version, self.server.snapshot(), self.user.saved()
             self.tell("etcd is saved")
             return
-        snapshot, restore_user = self._saved
+        version, snapshot, restore_user = self._saved
+        if self.server.version - version < _UNDONE:
+            return
         self._saved = None
         restore_user()
         self.server.restore(snapshot)
         self.tell("etcd is restored")
-        await asyncio.sleep(_TIMEOUT_SECONDS)  # nobody could notice it after as many changes as were undone
 
     async def _kill(self) -> None:
         index = self.draw.randrange(len(self.replicas))

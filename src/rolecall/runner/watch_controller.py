@@ -252,6 +252,8 @@ class WatchController:
                 priority=priority,
             )
             self._enqueue(key, primary)
+        elif new is None:  # no reconcile will find that it is gone
+            self.orphaned_workspaces.request_scan()
         if not self._has_started:
             self.queue.lower(key, priority)  # an object that another replica has reconciled since isn't urgent
 

@@ -623,6 +623,25 @@ async def test_workspace_of_object_deleted_around_a_handoff_is_removed(
     assert await bench.due() == {}
 
 
+async def test_workspace_of_object_that_is_deleted_without_matching_labels_is_removed(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """No reconcile of it follows that would remove the workspace."""
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.manager.informer_for(THING).on_list_complete(None, set(), "")
+    bench.tell(THING, labels={"tier": "web"})
+    await bench.due()
+    bench.tell(THING, "MODIFIED", labels={})
+    removed = asyncio.create_task(bench.controller.orphaned_workspaces.keep_removing())
+    await settle()
+    workspace = Workspace(tmp_path, THING, ObjectKey("default", "one"))
+    workspace.prepare("7", {})
+    bench.tell(THING, "DELETED", labels={})
+    await until(lambda: not workspace.path.exists())
+    removed.cancel()
+    assert await bench.due() == {}
+
+
 DELETED = "2026-01-01T12:00:00Z"
 
 
