@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import structlog
 
+from rolecall.kube.errors import KubeError
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import is_being_deleted
 from rolecall.kube.references import GVK, RawObject
@@ -114,9 +115,10 @@ def _told(history: "History") -> Iterator[None]:
             history.tell(f"  {level}: {message} {name} {details}".rstrip())
             if message == "Reconcile started":
                 history.oracles.reconcile_started(name, event["causes"])
-            if event.get("exc_info"):  # no fault of the network may end in an error of the program
+            error = sys.exc_info()[1] if event.get("exc_info") else None
+            if error is not None and not isinstance(error, KubeError):  # an error of the program
                 history.tell(traceback.format_exc())
-                history.oracles.find(f"{message}: {sys.exc_info()[1]!r}")
+                history.oracles.find(f"{message}: {error!r}")
         raise structlog.DropEvent
 
     structlog.configure(
