@@ -194,11 +194,19 @@ class Workspace:
 
 
 def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
-    """Return the objects of a kind that have a workspace; other directories are ignored. Blocks."""
+    """Return the objects of a kind that have a workspace. Blocks.
+
+    Other directories are ignored, also a workspace that is being removed.
+    """
     base = _directory_of(root, gvk)
     directories = [each for parent in entries_of(base) for each in (parent, *entries_of(parent))]
-    found = [each for each in directories if (each / "env" / "extravars").is_file()]
-    return [ObjectKey("" if each.parent == base else unquote(each.parent.name), _name_in(each)) for each in found]
+    found = []
+    for each in directories:
+        with suppress(FileNotFoundError):
+            if (each / "env" / "extravars").is_file():
+                namespace = "" if each.parent == base else unquote(each.parent.name)
+                found.append(ObjectKey(namespace, _name_in(each)))
+    return found
 
 
 def directory_name(text: str) -> str:

@@ -308,3 +308,13 @@ def test_link_in_place_of_an_input_is_not_followed(tmp_path: Path) -> None:
     (path / "env/extravars").symlink_to(victim)
     prepared(workspace, "2", {"size": 1})
     assert victim.read_text() == "safe"
+
+
+def test_workspace_that_is_being_removed_is_none(tmp_path: Path) -> None:
+    """Its files go one by one, and the one with a long name may be the first."""
+    key = ObjectKey("ns", "☃" * 80)
+    workspace = Workspace(tmp_path, GVK("example.com", "v1", "Thing"), key)
+    workspace.prepare("1", {})
+    assert workspaces_of(tmp_path, workspace.gvk) == [key]
+    (workspace.path / "name").unlink()
+    assert workspaces_of(tmp_path, workspace.gvk) == []
