@@ -252,7 +252,7 @@ class WatchController:
                 priority=priority,
             )
             self._enqueue(key, primary)
-        elif new is None:  # no reconcile will find that it is gone
+        elif new is None:  # no reconcile will find that it was deleted
             self.orphaned_workspaces.request_scan()
         if not self._has_started:
             self.queue.lower(key, priority)  # an object that another replica has reconciled since isn't urgent

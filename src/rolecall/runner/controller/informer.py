@@ -297,10 +297,16 @@ class Informer:
 
         That list is then compared with it. Does nothing after the list.
         """
-        entry = Entry.of(obj, self._fields)
-        known = self.store.get(entry.key)
-        if self._unlisted & {None, entry.namespace} and not (known and known.is_after(entry.resource_version)):
-            self.store.put(entry)
+        key = ObjectKey.of_object(obj)
+        if not self._awaits_list_of(key.namespace):
+            return
+        known = self.store.get(key)
+        if known is None or not known.is_after(resource_version_of(obj)):
+            self.store.put(Entry.of(obj, self._fields))
+
+    def _awaits_list_of(self, namespace: str) -> bool:
+        """Return whether the first list of the objects in a namespace isn't complete."""
+        return not self._unlisted.isdisjoint((None, namespace))
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -339,7 +345,7 @@ class Informer:
     def on_listed(self, obj: RawObject) -> None:
         """Store an object from a list, unless it is expected in a later version: the watch delivers that."""
         entry = Entry.of(obj, self._fields)
-        expected = self.store.get(entry.key) if self._unlisted & {None, entry.namespace} else None
+        expected = self.store.get(entry.key) if self._awaits_list_of(entry.namespace) else None
         if expected is None or expected.uid != entry.uid or not expected.is_after(entry.resource_version):
             self._upsert(entry, obj, from_watch=False)
 

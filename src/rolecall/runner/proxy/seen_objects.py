@@ -56,7 +56,7 @@ def is_own(obj: RawObject, owner: Owner) -> bool:
 
 
 def seen_object(info: RequestInfo, obj: RawObject, owner: Owner, now: float) -> SeenObject:
-    """Return what matters of an object in the response to a request; ``now`` is the wall clock time in seconds."""
+    """Return an object in the response to a request as a SeenObject; ``now`` is the wall clock time in seconds."""
     references = owner_references_of(obj)
     is_of_other = len(references) == 1 and references[0].uid != owner.uid
     is_kept = annotation_of(obj, PRUNE_ANNOTATION) == "false"

@@ -103,7 +103,7 @@ class Reconciler:
     events: EventReporter
     default_period_seconds: float
     known: Callable[[ObjectKey], Entry | None] = lambda _key: None
-    """Returns what the informer has of an object."""
+    """Returns the informer's entry for an object."""
     metrics: "ControllerMetrics | None" = None
     recorder: RunRecorder | None = None
     reads: ReadTriggers | None = None

@@ -321,7 +321,7 @@ class Explorer:
         return [*quiet, *(rules.symptom_of(each, rule, writers, prunes=self.tested.prunes) for each in others)]
 
     async def _changes_elsewhere(self, walked: Settled) -> list[Difference]:
-        """Return what a run of another process changes in a settled object, and remember the places."""
+        """Return the changes that a run of another process makes to a settled object, and remember their places."""
         later = await self.tested.run_again()
         is_complete = not later.failure and not later.stopped_at
         found = rules.differences(walked, walked, later, self._ignored, self._show) if is_complete else []
