@@ -162,13 +162,16 @@ class CrashTester:
         [target] = targets.single
         await import_targets(self.context, targets)
         resource = await self.context.client.resource(target.watch.gvk)
-        restarted = replace(self.context, runner=self.processes.other)
-        return ObjectUnderTest(self.sandbox, self.context, restarted, target, resource, targets.others)
+        return ObjectUnderTest(self.sandbox, self.context, self._restarted, target, resource, targets.others)
 
     def in_its_sandbox(self, tested: ObjectUnderTest) -> ObjectUnderTest:
         """Return an object under test of another sandbox in that of this tester."""
-        restarted = replace(self.context, runner=self.processes.other)
-        return replace(tested, sandbox=self.sandbox, context=self.context, restarted=restarted)
+        return replace(tested, sandbox=self.sandbox, context=self.context, restarted=self._restarted)
+
+    @property
+    def _restarted(self) -> PlanContext:
+        """The context of the operator that continues after an interruption."""
+        return replace(self.context, runner=self.processes.other)
 
     def _edited(self, target: Target) -> RawObject | None:
         """Return the changed object that the request names, None if it names none."""
