@@ -95,14 +95,15 @@ def play_quietly(root: Path, options: Options, seed: int) -> Report:
 
 
 def _play_all(seeds: range, jobs: int, root: Path, options: Options) -> int:
-    digest, totals, failed = hashlib.sha256(), [0, 0, 0.0], 0
-    started, cpu_seconds = time.perf_counter(), 0.0
+    digest, runs, requests, failed, virtual_seconds, cpu_seconds = hashlib.sha256(), 0, 0, 0, 0.0, 0.0
+    started = time.perf_counter()
     with ProcessPoolExecutor(jobs) as pool:
         reports = pool.map(partial(_timed, root, options), seeds, chunksize=max(1, min(20, len(seeds) // jobs)))
         for number, (report, seconds) in enumerate(reports, 1):
             digest.update(report.digest.encode())
             cpu_seconds += seconds
-            totals = [totals[0] + report.runs, totals[1] + report.requests, totals[2] + report.seconds]
+            virtual_seconds += report.seconds
+            runs, requests = runs + report.runs, requests + report.requests
             if report.findings:
                 failed += 1
                 _progress("")
@@ -112,11 +113,10 @@ def _play_all(seeds: range, jobs: int, root: Path, options: Options) -> int:
             elapsed = time.perf_counter() - started
             _progress(f"{number} of {len(seeds)} histories, {elapsed:.0f} s")
     _progress("")
-    runs, requests, seconds = totals
     rate = runs / cpu_seconds if cpu_seconds else 0
     found = f"{failed} with findings; " if failed else ""
     print(
-        f"{len(seeds):,} histories, {runs:,} runs, {requests:,} requests, {seconds:,.0f} virtual s; {found}"
+        f"{len(seeds):,} histories, {runs:,} runs, {requests:,} requests, {virtual_seconds:,.0f} virtual s; {found}"
         f"{rate:.0f} runs/s for each core; stories {digest.hexdigest()[:12]}"
     )
     return 1 if failed else 0

@@ -22,6 +22,7 @@ from yarl import URL
 
 from rolecall.kube.references import RawObject
 from tests.simulation.cluster import Answer, SimulatedApiServer, Watch
+from tests.simulation.requests import RequestError
 
 RUN_HEADER: Final = "X-Simulated-Run"
 """Marks the requests of runs, which the operator's proxy forwards."""
@@ -332,5 +333,4 @@ class Session:
 
 
 def _status(code: int, reason: str, details: RawObject) -> Answer:
-    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": f"simulated {reason}"}
-    return Answer(code, body | {"reason": reason, "details": details, "code": code})
+    return RequestError(code, reason, f"simulated {reason}", details).answer

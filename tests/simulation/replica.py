@@ -54,12 +54,10 @@ class SimulatedClock:
 
 
 class CountedTask(asyncio.Task[Any]):
-    """A task with a hash from a counter: sets of tasks are in the same order in each process."""
+    """A task with its number as the hash: sets of tasks are in the same order in each process."""
 
-    numbers = itertools.count()
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._number = next(self.numbers)
+    def __init__(self, number: int, *arguments: Any, **options: Any) -> None:
+        self._number = number
         super().__init__(*arguments, **options)
         if (replica := _current.get(None)) is not None:
             replica.tasks.append(self)
@@ -75,10 +73,10 @@ _current: ContextVar["Replica"] = ContextVar("replica")
 
 def counted_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Let a loop create tasks of this module."""
-    CountedTask.numbers = itertools.count()
+    numbers = itertools.count()
 
     def create(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> CountedTask:
-        return CountedTask(work, loop=loop, **options)
+        return CountedTask(next(numbers), work, loop=loop, **options)
 
     loop.set_task_factory(create)  # type: ignore[arg-type]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from rolecall.kube.client import MERGE_PATCH
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.runs.outcome import Counts, Outcome, TaskFailure
@@ -132,7 +133,7 @@ class Play:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
             status, _ = await self.ask("POST", CONFIG_MAPS, body)
         elif any(found.get(key) != value for key, value in data.items()):
-            status, _ = await self.ask("PATCH", f"{CONFIG_MAPS}/{name}", {"data": data}, "application/merge-patch+json")
+            status, _ = await self.ask("PATCH", f"{CONFIG_MAPS}/{name}", {"data": data}, MERGE_PATCH)
         else:
             return
         self.changed += 1

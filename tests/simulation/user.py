@@ -8,8 +8,9 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from rolecall.kube.client import MERGE_PATCH
 from rolecall.kube.references import RawObject
-from tests.simulation.cluster import SimulatedApiServer
+from tests.simulation.cluster import Answer, SimulatedApiServer
 from tests.simulation.runs import CONFIG_MAPS, GATE, NAMESPACE, SETTINGS
 
 THINGS: Final = f"/apis/example.com/v1/namespaces/{NAMESPACE}/things"
@@ -19,7 +20,6 @@ REQUESTED: Final = "rolecall.dev/reconcile-requested-at"
 
 _NAMES: Final = ("a", "b", "c")
 _PARTS: Final = ("x", "y")
-_MERGE: Final = "application/merge-patch+json"
 
 
 class User:
@@ -94,7 +94,7 @@ class User:
         else:
             removed = dict.fromkeys((self.wanted[name] or {}).keys() - spec.keys())
             patch = {"spec": spec | dict(sorted(removed.items()))}
-            answer = self._server.handle("PATCH", f"{THINGS}/{name}", body=patch, content_type=_MERGE)
+            answer = self._patch(f"{THINGS}/{name}", patch)
         assert answer.status in (200, 201), answer
         self.wanted[name] = spec
         self._tell(f"user writes {name}: {spec}")
@@ -124,7 +124,7 @@ class User:
         self.settings_value = f"v{self._chance.randint(1, 99)}"
         body = _named("v1", "ConfigMap", SETTINGS, NAMESPACE) | {"data": {"value": self.settings_value}}
         if self._server.handle("POST", CONFIG_MAPS, body=body).status == 409:
-            self._server.handle("PATCH", f"{CONFIG_MAPS}/{SETTINGS}", body={"data": body["data"]}, content_type=_MERGE)
+            self._patch(f"{CONFIG_MAPS}/{SETTINGS}", {"data": body["data"]})
         self._tell(f"user sets the settings to {self.settings_value}")
 
     def delete_dependent(self) -> None:
@@ -137,7 +137,7 @@ class User:
         """Change what a run has made."""
         name = self._chance.choice(_NAMES)
         body = {"data": {"size": "0"}}
-        if self._server.handle("PATCH", f"{CONFIG_MAPS}/{name}", body=body, content_type=_MERGE).status == 200:
+        if self._patch(f"{CONFIG_MAPS}/{name}", body).status == 200:
             self._tell(f"user changes the ConfigMap {name}")
 
     def toggle_pause(self) -> None:
@@ -160,7 +160,7 @@ class User:
 
     def _label(self, name: str, labels: dict[str, str]) -> None:
         body = {"metadata": {"labels": labels}}
-        self._server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=_MERGE)
+        self._patch(f"{THINGS}/{name}", body)
 
     def request(self) -> None:
         """Request a reconcile."""
@@ -172,14 +172,17 @@ class User:
 
     def _annotate(self, name: str, annotations: dict[str, str | None]) -> None:
         body = {"metadata": {"annotations": annotations}}
-        self._server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=_MERGE)
+        self._patch(f"{THINGS}/{name}", body)
+
+    def _patch(self, path: str, body: RawObject) -> Answer:
+        return self._server.handle("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     def remove_finalizer(self) -> None:
         """Remove the operator's finalizer from a Thing."""
         name = self._chance.choice(_NAMES)
         if self.wanted.get(name) is not None:
             body = {"metadata": {"finalizers": None}}
-            self._server.handle("PATCH", f"{THINGS}/{name}", body=body, content_type=_MERGE)
+            self._patch(f"{THINGS}/{name}", body)
             self._tell(f"user removes the finalizer of {name}")
 
     def toggle_gate(self) -> None:

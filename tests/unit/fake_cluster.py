@@ -16,6 +16,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import ApiError, ConflictError, InvalidError, KubeError, NotFoundError
 from rolecall.kube.metadata import is_being_deleted, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from tests.simulation.patches import merge_patch
 
 VERBS = frozenset({"get", "list", "watch", "create", "update", "patch", "delete"})
 DELETED_AT = "2026-01-01T12:00:00Z"
@@ -98,7 +99,7 @@ class FakeCluster(Client):
         """Merge a patch into an object without its status, or into the status alone."""
         self._enter(f"patch {subresource}".strip())
         known = self._known(gvk, key)
-        merged = _merge(known, patch)
+        merged = merge_patch(known, patch)
         new = known | {"status": merged.get("status")} if subresource else _replaced(known, merged)
         return copy.deepcopy(known) if new == known else self._store(gvk, key, new)
 
@@ -159,15 +160,3 @@ def _check_status(status: Any) -> None:
     small = status.get("small") if isinstance(status, dict) else None
     if small is not None and (not isinstance(small, int) or small > 10):
         raise InvalidError(422, "Invalid", f"status.small: Invalid value: {small}: should be less than or equal to 10")
-
-
-def _merge(target: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    merged = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = _merge(merged.get(name), value)
-    return merged
