@@ -1,4 +1,4 @@
-"""Settings of all tests: the profiles of hypothesis, and the garbage collector during the collection of tests.
+"""Settings of all tests: the profiles of hypothesis, the garbage collector during collection, and the report of costs.
 
 ``--hypothesis-profile thorough`` tries twenty times as many examples, and others in each run.
 """
@@ -21,6 +21,8 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("everywhere"), max_examples=1000, derandomize=False)
 settings.load_profile("everywhere")
+
+pytest_plugins = ["tests.costs"]
 
 
 @pytest.hookimpl(wrapper=True)
