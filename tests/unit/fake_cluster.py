@@ -13,7 +13,7 @@ from typing import Any
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import ApiError, ConflictError, InvalidError, KubeError, NotFoundError
+from rolecall.kube.errors import ApiError, ConflictError, InvalidError, KubeError, NotFoundError, NotServedError
 from rolecall.kube.metadata import is_being_deleted, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.simulation.patches import merge_patch
@@ -81,7 +81,7 @@ class FakeCluster(Client):
         call = f"replace {subresource}".strip()
         self._enter(call)
         gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
-        known = self._known(gvk, key)
+        known = self._known(gvk, key, subresource)
         if resource_version_of(obj) not in ("", resource_version_of(known)):
             raise ConflictError(409, "Conflict", f"{key} has been modified")
         if subresource == "status":
@@ -98,7 +98,7 @@ class FakeCluster(Client):
     async def patch(self, gvk: GVK, key: ObjectKey, patch: object, subresource: str = "") -> RawObject:
         """Merge a patch into an object without its status, or into the status alone."""
         self._enter(f"patch {subresource}".strip())
-        known = self._known(gvk, key)
+        known = self._known(gvk, key, subresource)
         merged = merge_patch(known, patch)
         new = known | {"status": merged.get("status")} if subresource else _replaced(known, merged)
         return copy.deepcopy(known) if new == known else self._store(gvk, key, new)
@@ -121,10 +121,10 @@ class FakeCluster(Client):
                 del self.troubles[number]
                 raise error
 
-    def _known(self, gvk: GVK, key: ObjectKey) -> RawObject:
+    def _known(self, gvk: GVK, key: ObjectKey, subresource: str = "") -> RawObject:
         known = self._objects.get((gvk, key))
         if known is None:
-            raise NotFoundError(404, "NotFound", f"{key} not found")
+            raise (NotServedError if subresource else NotFoundError)(404, "NotFound", f"{key} not found")
         return known
 
     def _store(self, gvk: GVK, key: ObjectKey, obj: RawObject) -> RawObject:

@@ -13,6 +13,9 @@ logged and requested again as PartialObjectMetadata: its metadata without its co
 
 **An object in a response has the name, the namespace, and the kind that were asked for.** Any other one raises
 OtherObjectError, so that nothing follows from an object that a gateway has substituted.
+
+**A 404 to a request for a subresource says nothing about the object**, although it names the object: its kind may not
+have the subresource. So it raises NotServedError.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +29,15 @@ import aiohttp
 from rolecall.kube.connection import REQUEST_SECONDS, Connection, OnRequest, Request, read_event, read_object
 from rolecall.kube.credentials import ConfigurationSource
 from rolecall.kube.discovery import ApiResource, Discovery, contradicts_discovery
-from rolecall.kube.errors import ApiError, KubeError, OtherObjectError, UnreachableError, UnreadableError
+from rolecall.kube.errors import (
+    ApiError,
+    KubeError,
+    NotFoundError,
+    NotServedError,
+    OtherObjectError,
+    UnreachableError,
+    UnreadableError,
+)
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.official_client import Configuration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -254,7 +265,14 @@ class Client(Connection):
     async def _send_object(
         self, request: Request, resource: ApiResource, key: ObjectKey, subresource: str = ""
     ) -> RawObject:
-        return _requested(await self._send(request), request, resource, key, subresource)
+        try:
+            found = await self._send(request)
+        except NotFoundError as error:
+            if not subresource:
+                raise
+            self._discovery.expire(request.path)
+            raise NotServedError(error.status, error.reason, error.message, error.details) from error
+        return _requested(found, request, resource, key, subresource)
 
     async def _send(self, request: Request) -> RawObject:
         return read_object(await self.receive(request), f"{request.method} {request.path}")

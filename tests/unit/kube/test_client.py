@@ -22,6 +22,7 @@ from rolecall.kube.errors import (
     GoneError,
     InvalidNameError,
     KubeError,
+    NotFoundError,
     NotServedError,
     OtherObjectError,
     ResponseTimeoutError,
@@ -122,6 +123,18 @@ async def test_subresource_of_another_kind_is_that_of_the_object(client: Client,
     api_server.respond(scale | {"metadata": {"name": "two", "namespace": "default"}})
     for send in (client.patch(WIDGET, KEY, {}, "scale"), client.patch(WIDGET, KEY, {}, "status")):
         with pytest.raises(OtherObjectError):
+            await send
+
+
+async def test_missing_subresource_says_nothing_about_its_object(client: Client, api_server: ApiServer) -> None:
+    """The API server names the object, whether the object is missing or its kind has no such subresource."""
+    missing = {"kind": "Status", "reason": "NotFound", "message": "gone", "details": {"name": "one"}}
+    api_server.respond(missing, 404)
+    for send in (client.replace(ONE, "status"), client.patch(WIDGET, KEY, {}, "scale")):
+        with pytest.raises(NotServedError):
+            await send
+    for send in (client.replace(ONE), client.patch(WIDGET, KEY, {}), client.get(WIDGET, KEY)):
+        with pytest.raises(NotFoundError):
             await send
 
 

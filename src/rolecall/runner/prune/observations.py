@@ -79,7 +79,9 @@ class Observations:
             return
         if info.subresource not in ("", "status"):  # a Scale has the name of its object, but not its owners
             return
-        if status == HTTPStatus.NOT_FOUND or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES):
+        # The kind of an object that exists may have no status.
+        is_missing = status == HTTPStatus.NOT_FOUND and not info.subresource
+        if is_missing or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES):
             self._drop(requested)
         for each in seen or ():
             self._add_object(info, each)

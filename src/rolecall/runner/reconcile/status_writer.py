@@ -29,6 +29,7 @@ from rolecall.kube.errors import (
     NotFoundError,
     NotServedError,
     TooLargeError,
+    UnknownKindError,
     UnreachableError,
 )
 from rolecall.kube.json_values import all_values
@@ -92,7 +93,8 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
 
 def may_pass(error: KubeError) -> bool:
     """Return whether the cause of an error may be temporary."""
-    if isinstance(error, ConflictError | NotServedError | UnreachableError):
+    # A kind that has just been read may seem unknown while a gateway responds to discovery.
+    if isinstance(error, ConflictError | NotServedError | UnknownKindError | UnreachableError):
         return True
     if isinstance(error, TooLargeError) or not isinstance(error, ApiError):
         return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.kube.client import Client
-from rolecall.kube.errors import ConflictError, NotFoundError
+from rolecall.kube.errors import ConflictError, NotFoundError, NotServedError
 from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.comparison.end_states import ObjectId
@@ -76,7 +76,7 @@ async def _catch_up(client: Client, gvk: GVK, ident: ObjectId) -> None:
             status = ready_status(ident.plural, obj)
             if any(status_of(obj).get(name) != value for name, value in status.items()):
                 await client.patch(gvk, ident.key, {"status": status}, "status")
-    except (NotFoundError, ConflictError):
+    except (NotFoundError, NotServedError, ConflictError):
         pass
 
 

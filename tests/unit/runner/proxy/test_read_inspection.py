@@ -101,6 +101,22 @@ async def test_interrupted_read_is_recorded_without_status(
     assert observer.responses == [(0, None, None)]
 
 
+@pytest.mark.parametrize(("target", "status"), [(CM, 404), (f"{CM}/status", 0), (f"{CM}/scale", 0)])
+async def test_missing_subresource_is_no_missing_object(
+    reader: Run, observer: RecordingObserver, api_server: ApiServer, target: str, status: int
+) -> None:
+    """For a subresource that a kind doesn't have, the API server says that the object wasn't found."""
+
+    async def missing(_request: web.Request) -> web.StreamResponse:
+        details = {"name": "cm", "kind": "configmaps"}
+        return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404, "details": details}, status=404)
+
+    api_server.handlers["GET", target] = missing
+    assert (await reader.send("GET", target)).status == 404
+    await until(lambda: bool(observer.responses))
+    assert [each[0] for each in observer.responses] == [status]
+
+
 @pytest.mark.parametrize(
     ("method", "target"),
     [

@@ -82,6 +82,16 @@ def test_scale_is_not_the_object() -> None:
     assert found.own == {A: Own("v1", "uid-a")}
 
 
+@pytest.mark.parametrize("subresource", ["status", "scale"])
+@pytest.mark.parametrize("verb", ["get", "patch", "update"])
+def test_object_without_a_subresource_exists(verb: str, subresource: str) -> None:
+    """For a subresource that a kind doesn't have, the API server says that the object wasn't found."""
+    found = Observations()
+    found.add(request("get"), 200, (seen(),))
+    found.add(request(verb, subresource=subresource), 404, ())
+    assert found.own == {A: Own("v1", "uid-a")}
+
+
 def test_dry_run_names_what_it_would_change_and_owns_nothing() -> None:
     created, deleted = Observations(), Observations()
     created.add(request("create", "", is_dry_run=True), 201, (seen(),))

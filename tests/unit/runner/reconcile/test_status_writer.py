@@ -11,7 +11,9 @@ from rolecall.kube.errors import (
     InvalidError,
     KubeError,
     NotFoundError,
+    NotServedError,
     TooLargeError,
+    UnknownKindError,
     UnreachableError,
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -227,6 +229,12 @@ def test_write_fails_after_a_minute_of_rejections(errors: list[KubeError]) -> No
     with pytest.raises(ApiError, match=r"webhook|modified"):
         written_to(server)
     assert len(server.errors) == 97
+
+
+@pytest.mark.parametrize("error", [UnknownKindError(THING), NotServedError(404, "", "page not found")])
+def test_write_waits_for_a_kind_that_is_not_served_for_a_moment(error: KubeError) -> None:
+    """The object was read a moment ago, so its kind is served: a gateway responds for the API server."""
+    assert written_to(Server(error)) == "written"
 
 
 def test_write_waits_for_an_unavailable_server() -> None:
