@@ -67,11 +67,19 @@ class Prepared:
 
 @asynccontextmanager
 async def prepared_for(
-    project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), seed: int = 0, **asked: Any
+    project: Project,
+    clusters: Clusters,
+    obj: RawObject,
+    others: Sequence[RawObject] = (),
+    seed: int = 0,
+    *,
+    servers: int = 1,
+    **asked: Any,
 ) -> AsyncIterator[Prepared]:
     """Yield what is needed to try an object that does not exist yet, in a sandbox that is forgotten afterward.
 
-    The object and the others get the project's namespace.
+    The object and the others get the project's namespace. The other operator has so many fork servers, one after the
+    other: each takes a second of CPU time, and only a role that depends on the process needs more than one.
     """
     gvk, name = GVK.of_object(obj), obj["metadata"]["name"]
     with project.entered():
@@ -87,6 +95,7 @@ async def prepared_for(
             reap_children()
             try:
                 async with running_processes(plan.watches, warm=plan.settings.warm, seed=seed) as processes:
+                    processes.seeds = processes.seeds[:servers]
                     yield Prepared(plan, targets, sandbox, cluster, processes)
             finally:
                 await sandbox.forget()
@@ -94,11 +103,17 @@ async def prepared_for(
 
 @asynccontextmanager
 async def crash_tester_of(
-    project: Project, clusters: Clusters, obj: RawObject, others: Sequence[RawObject] = (), **asked: Any
+    project: Project,
+    clusters: Clusters,
+    obj: RawObject,
+    others: Sequence[RawObject] = (),
+    *,
+    servers: int = 1,
+    **asked: Any,
 ) -> AsyncIterator[tuple[CrashTester, Targets]]:
     """Yield the crash tester of an object that does not exist yet; it and the others get the project's namespace."""
     directory = project.directory / "records" / f"{obj['kind']}-{obj['metadata']['name']}"
-    async with prepared_for(project, clusters, obj, others) as prepared:
+    async with prepared_for(project, clusters, obj, others, servers=servers) as prepared:
         request, source = CrashTestRequest(prepared.plan, directory, **asked), RememberingSource(prepared.cluster)
         async with opened_tester(request, prepared.sandbox, source, prepared.processes) as crash_tester:
             yield crash_tester, prepared.targets

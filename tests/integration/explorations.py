@@ -21,9 +21,11 @@ SEED = 4711
 async def explorer_of(project: Project, clusters: Clusters, obj: RawObject, **asked: Any) -> AsyncIterator[Explorer]:
     """Yield the explorer of an object that does not exist yet; it gets the project's namespace."""
     controllers, others = asked.pop("follows_controllers", False), asked.pop("others", ())
-    seed = asked.pop("seed", SEED)
+    seed, servers = asked.pop("seed", SEED), asked.pop("servers", 1)
     directory, limits = project.directory / "explore" / obj["metadata"]["name"], {"minutes": 0.0, **asked}
-    async with prepared_for(project, clusters, obj, others, seed, follows_controllers=controllers) as prepared:
+    async with prepared_for(
+        project, clusters, obj, others, seed, servers=servers, follows_controllers=controllers
+    ) as prepared:
         request, source = ExploreRequest(prepared.plan, directory, seed, **limits), SourceWithout(prepared.cluster)
         async with opened_explorer(request, prepared.sandbox, source, prepared.processes, prepared.targets) as explorer:
             yield explorer

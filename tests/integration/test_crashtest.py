@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK
@@ -111,6 +112,15 @@ async def test_crashtest_finds_nothing_in_the_corrected_role(project: Project, c
     )
     assert bad_trials(found) == []
     assert len(found.trials) == len(found.writes) > 1
+
+
+async def test_runs_of_both_operators_are_forked(project: Project, clusters: Clusters) -> None:
+    """Processes with other hash seeds are those of fork servers: started from scratch, each run would take seconds."""
+    with capture_logs() as logs:
+        found = await crash_test_of(project, clusters, of_case(PLAIN, "first-corrected"), servers=3)
+    assert len(found.trials) > 1
+    assert [each for each in logs if each["event"] == "Process not forked"] == []
+    assert [each["event"] for each in logs].count("The fork server is ready") == 4
 
 
 async def test_crashtest_finds_objects_that_an_interrupted_finalizer_leaves(

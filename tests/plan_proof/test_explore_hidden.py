@@ -30,6 +30,9 @@ __all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
 FIRST = int(os.environ.get("ROLECALL_FIRST_SEED", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("ROLECALL_EXPLORED_SEEDS", "1")))
+SERVERS: Final = 8
+"""As many as the commands have."""
+
 TASK: Final = "Write it"
 ON: Final = True
 FLAG: Final = {"type": "boolean"}
@@ -231,7 +234,7 @@ async def explored(
     """Return what is found in a role while each edit is made from the first spec."""
     limits = {"edits": 2 * len(edits_of(case.full_schema, case.spec)), **asked}
     obj = primary(SHARED.gvk(role), "one", **case.spec)
-    async with explorer_of(project, clusters, obj, **limits) as explorer:
+    async with explorer_of(project, clusters, obj, servers=SERVERS, **limits) as explorer:
         return await explorer.explore(print, on_row)
 
 
@@ -259,7 +262,7 @@ async def test_crashtest_finds_order_that_depends_on_the_process(
 ) -> None:
     for role, verdicts in (("hidden", {Verdict.SAME, Verdict.DIFFERS}), ("correct", {Verdict.SAME})):
         obj = primary(SHARED.gvk(f"{role}{name}"), f"crash-{name}", **CASES[name].spec)
-        found = await crash_test_of(project, clusters, obj)
+        found = await crash_test_of(project, clusters, obj, servers=SERVERS)
         assert {each.verdict for each in found.trials} == verdicts, found.trials
 
 

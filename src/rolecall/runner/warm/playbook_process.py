@@ -43,6 +43,9 @@ PROGRAM = "ansible-playbook"
 _READ_BYTES = 65536
 _RELEVANT_PREFIXES = ("ANSIBLE_", "_ANSIBLE_", "PYTHON", "LC_", "LD_", "AWX_", "ORIGINAL_STDOUT_")
 _RELEVANT = frozenset({"HOME", "LANG", "LANGUAGE", "USER", "VIRTUAL_ENV", "COLUMNS", "NO_COLOR"})
+_RANDOM = frozenset({"PYTHONHASHSEED"})
+"""Variables without which a process has a random value, so that of the server is as good as any."""
+
 _LOCAL = "ansible.plugins.connection.local"
 _SHELL = "ansible.plugins.shell.sh"
 _EXECUTABLE = "/bin/sh"
@@ -122,7 +125,8 @@ def _reason_not_to_fork(context: ForkContext, command: _Command) -> str:
         return f"there are collections next to the playbook in {playbook_directory}"
     one, other = context.server_environment, command.environment
     relevant = {name for name in one.keys() | other.keys() if name in _RELEVANT or name.startswith(_RELEVANT_PREFIXES)}
-    names = sorted({name for name in relevant if one.get(name) != other.get(name)} - reset_state.PER_RUN)
+    different = {name for name in relevant if one.get(name) != other.get(name)} - reset_state.PER_RUN
+    names = sorted(different - (_RANDOM - other.keys()))
     return f"these variables differ from the server's: {', '.join(names)}" if names else ""
 
 
