@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +22,16 @@ import structlog
 from rolecall.kube.errors import KubeError
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import is_being_deleted
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.election.elector import LeadershipLostError
+from tests.simulation import kinds
 from tests.simulation.cluster import SimulatedApiServer
-from tests.simulation.network import Network
+from tests.simulation.memory import remembered
+from tests.simulation.network import EMPHASES, Network
 from tests.simulation.oracles import Oracles
 from tests.simulation.replica import EPOCH, Replica, counted_tasks, simulated_system
 from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, RunFact, needs
@@ -50,8 +52,22 @@ _TIMEOUT_SECONDS: Final = 120.0
 
 _END_SECONDS: Final = 45.0
 """How long a run lasts at most."""
+_LARGEST_SIZE: Final = 80
+"""The largest size that a strict schema accepts in a status."""
+
 _UNDONE: Final = 40
 """How many changes a restore undoes at least: after as many new ones, no version shows that there was one."""
+
+_ZERO: Final = frozenset(
+    {
+        "ansible_operator_failing_objects",
+        "ansible_operator_oldest_waiting_request_seconds",
+        "controller_runtime_active_workers",
+        "workqueue_depth",
+        "workqueue_unfinished_work_seconds",
+    }
+)
+"""The metrics that are zero at rest."""
 
 _LEASES: Final = {"leader_elect": True, "leader_election_id": "operator", "leader_election_namespace": NAMESPACE}
 
@@ -157,7 +173,9 @@ class History:
         self.chance = random.Random(seed)  # noqa: S311 - no secret
         self.draw = random.Random(f"user {seed}")  # noqa: S311 - no secret
         self.story: list[str] = []
-        self.server = SimulatedApiServer(lambda: EPOCH + loop.time())
+        self.is_strict = self.draw.random() < 0.2
+        thing = replace(kinds.THING, schema=_strict_schema) if self.is_strict else kinds.THING
+        self.server = SimulatedApiServer(lambda: EPOCH + loop.time(), (*kinds.BUILT_IN, thing))
         self.network = Network(self.server, self.chance, self.tell)
         self.facts: list[RunFact] = []
         self.user = User(self.server, self.draw, self.tell)
@@ -171,6 +189,9 @@ class History:
         self.has_selector = self.draw.random() < 0.4
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
+        self._emphases: list[float] = []
+        """How much more often than usual each kind of step happens."""
+
         self._numbers = 0
         self._saved: tuple[int, Snapshot, Callable[[], None]] | None = None
 
@@ -226,7 +247,10 @@ class History:
             self._kill: 2,
             self._restart: 1,
         }
-        step = self.draw.choices(list(steps), list(steps.values()))[0]
+        if not self._emphases:
+            self._emphases = [2.0, *(self.draw.choice(EMPHASES) for _ in range(len(steps) - 1))]
+        weights = [weight * emphasis for weight, emphasis in zip(steps.values(), self._emphases, strict=True)]
+        step = self.draw.choices(list(steps), weights)[0]
         if (waiting := step()) is not None:
             await waiting
 
@@ -375,7 +399,7 @@ class History:
             finalizers = self.server.handle("GET", f"{THINGS}/{name}").body["metadata"].get("finalizers") or []
             if self.has_finalizer and FINALIZER not in finalizers:
                 return [f"{name} has no finalizer after another run"]
-        return self._left_files()
+        return self._left_files() + self._memories() + self._wrong_metrics()
 
     async def _interrupted(self) -> list[str]:
         """Return the statuses that report a running role after the operators were stopped in the middle of a run."""
@@ -399,6 +423,29 @@ class History:
             things = self.root / "replica-0" / THING.group / THING.version / THING.kind / NAMESPACE
             left = sorted({path.name for path in things.glob("*")} - self.user.living.keys())
             found += [f"the workspace of the deleted {name} remains" for name in left]
+        return found
+
+    def _memories(self) -> list[str]:
+        """Return what the operators remember of deleted objects at rest."""
+        gone: set[ObjectKey | str] = {
+            obj["metadata"]["uid"]
+            for kind, _, obj in self.server.history
+            if kind == "DELETED" and obj["kind"] == THING.kind
+        }
+        gone |= {ObjectKey(NAMESPACE, name) for name, spec in self.user.wanted.items() if spec is None}
+        managers = [replica.manager for replica in self.replicas if replica.manager is not None]
+        return [f"{path} remembers a deleted object" for manager in managers for path in remembered(manager, gone)]
+
+    def _wrong_metrics(self) -> list[str]:
+        """Return the metrics of a single operator at rest that report work, failures, or deleted objects."""
+        [*others, replica] = self.replicas
+        if others or self.period is not None or replica.metrics is None:
+            return []
+        samples = [sample for metric in replica.metrics.registry.collect() for sample in metric.samples]
+        found = [f"{each.name} is {each.value:g} at rest" for each in samples if each.name in _ZERO and each.value]
+        counted = {each.labels["name"] for each in samples if each.name == "resource_created_at_seconds"}
+        if counted != self.user.living.keys():
+            found.append(f"metrics have the objects {sorted(counted)}, expected {sorted(self.user.living)}")
         return found
 
     async def _restless(self) -> list[str]:
@@ -431,15 +478,26 @@ class History:
                 has = made.body.get("data") or {}
                 if made.status != 200 or any(has.get(key) != value for key, value in data.items()):
                     found.append(f"{name}: ConfigMap {each} should have {data}, has {has or made.status}")
-            found += [f"{name}: {text}" for text in wrong_status(obj.body, spec)]
+            has_size = not self.is_strict or spec["size"] <= _LARGEST_SIZE
+            found += [f"{name}: {text}" for text in wrong_status(obj.body, spec, has_size=has_size)]
         return found
 
 
-def wrong_status(obj: RawObject, spec: RawObject) -> list[str]:
-    """Return how the status of a living object differs from that after a success with this spec."""
+def _strict_schema(obj: RawObject) -> list[kinds.Problem]:
+    """Reject a status with a large size, and conditions without a reason, as the schema of metav1.Condition does."""
+    status = obj.get("status") or {}
+    found = [("status.size", "too large")] if (status.get("size") or 0) > _LARGEST_SIZE else []
+    return found + [("status.conditions", "no reason") for each in status.get("conditions", ()) if not each["reason"]]
+
+
+def wrong_status(obj: RawObject, spec: RawObject, *, has_size: bool) -> list[str]:
+    """Return how the status of a living object differs from that after a success with this spec.
+
+    Without ``has_size``, the API server rejects the size.
+    """
     status = obj.get("status") or {}
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    found = [] if status.get("size") == spec["size"] else [f"status.size is {status.get('size')}"]
+    found = [] if status.get("size") == spec["size"] or not has_size else [f"status.size is {status.get('size')}"]
     generation = obj["metadata"]["generation"]
     if status.get("observedGeneration") != generation:
         found.append(f"observedGeneration is {status.get('observedGeneration')} of {generation}")

@@ -10,13 +10,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from rolecall.kube.metadata import without_finalizer
+from rolecall.kube import client
+from rolecall.kube.connection import read_event
+from rolecall.kube.errors import KubeError
+from rolecall.kube.metadata import generation_of, status_of, without_finalizer
 from rolecall.kube.references import ObjectKey
 from rolecall.runner import watch_controller
 from rolecall.runner.controller import informer
@@ -25,7 +28,9 @@ from rolecall.runner.controller.informer import Informer, Reflector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.election.elector import Elector
+from rolecall.runner.proxy import server
 from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.writes import removed_uids
 from rolecall.runner.reconcile import reconciler, status_writer
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.reconciler import Reconciler
@@ -34,6 +39,7 @@ from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import new_ident
 from rolecall.runner.runs.run import Run
+from rolecall.runner.serving.metrics import ControllerMetrics
 from rolecall.runner.watch_controller import WatchController
 from tests.simulation.history import Options, play
 from tests.simulation.user import SELECTED
@@ -118,6 +124,34 @@ def _ignore_listed_updates(self: Informer, obj: Any) -> None:
         _upsert(self, entry, obj, from_watch=False)
 
 
+_on_primary = WatchController._on_primary
+
+
+def _only_new_generations(self: WatchController, change: Any) -> None:
+    if change.in_initial_list and (status_of(change.obj) or {}).get("observedGeneration") == generation_of(change.obj):
+        return
+    _on_primary(self, change)
+
+
+def _with_dry_runs(proxied: Any, result: Any) -> tuple[str, ...]:
+    return removed_uids(replace(proxied, info=replace(proxied.info, is_dry_run=False)), result)
+
+
+def _event_or_bookmark(line: bytes) -> Any:
+    try:
+        return read_event(line)
+    except KubeError:
+        return "BOOKMARK", {}
+
+
+_set_created_at = ControllerMetrics.set_created_at
+
+
+def _keep_created_at(self: ControllerMetrics, key: ObjectKey, timestamp: str | None) -> None:
+    if timestamp is not None:
+        _set_created_at(self, key, timestamp)
+
+
 def _crash(*_: object) -> float:
     raise RuntimeError("planted")
 
@@ -165,12 +199,16 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "restore-of-the-cluster-is-not-noticed": Mutant(1, _replaced(Reflector, "_is_restored", _never_restored)),
     "dependents-are-not-watched": Mutant(1, _replaced(WatchController, "_on_dependent_kind", lambda *_: None)),
     "first-list-is-not-compared": Mutant(1, _replaced(Informer, "expect", lambda *_: None)),
+    "a-dry-run-counts-as-a-deletion": Mutant(1, _replaced(server, "removed_uids", _with_dry_runs)),
+    "unreadable-events-are-skipped": Mutant(1, _replaced(client, "read_event", _event_or_bookmark)),
     "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),
     "a-404-forgets-an-object": Mutant(1, _replaced(Reconciler, "_is_known", lambda *_: False)),
     "annotations-are-not-watched": Mutant(1, _replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
     "outdated-objects-run": Mutant(1, _replaced(reconciler, "REREAD_SECONDS", ())),
     "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
+    "interrupted-runs-are-not-repeated": Mutant(4, _replaced(WatchController, "_on_primary", _only_new_generations)),
+    "rejected-status-is-not-reduced": Mutant(2, _replaced(status_writer, "_rejects_values", lambda _: False)),
     "status-has-another-generation": Mutant(2, _replaced(StatusWriter, "_write_once", _with_current_generation)),
     "status-of-a-recreated-object": Mutant(2, _replaced(Primaries, "read_again", _read_whoever_has_the_name)),
     "interruption-is-not-reported": Mutant(2, _replaced(Reconciler, "_save", _without_interrupted_status)),
@@ -181,6 +219,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "finalizer-is-not-added": Mutant(5, _replaced(reconciler, "with_finalizer", lambda obj, *_: obj)),
     "finalizer-goes-after-a-failure": Mutant(5, _replaced(Reconciler, "_save", _release_after_failures)),
     "a-failed-watch-ends-the-operator": Mutant(6, _replaced(informer.WatchRetry, "delay_after_failure", _crash)),
+    "deleted-objects-are-remembered": Mutant(8, _replaced(Reconciler, "forget", lambda *_: None)),
+    "metrics-keep-deleted-objects": Mutant(8, _replaced(ControllerMetrics, "set_created_at", _keep_created_at)),
     "workspaces-remain": Mutant(7, _replaced(Launcher, "remove_workspace", _remove_nothing)),
 }
 

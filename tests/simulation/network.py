@@ -40,6 +40,9 @@ _ERRORS: Final = {
 _ERRORS_OF_ANY: Final = ("error", "refused", "lost request", "error after", "lost response", "truncated")
 _WITHOUT_EFFECT: Final = ("error", "refused", "lost request", "404", "404 of a gateway", "409", "410", "outdated")
 _EVENTS: Final = ("late", "repeated", "cut within", "cut after", "unreadable", "expired")
+EMPHASES: Final = (0.0, 1.0, 1.0, 5.0)
+"""A history leaves out some kinds of faults and steps, and repeats others: some findings need several of one kind."""
+
 _LATE_SECONDS: Final = 5.0
 _BOOKMARK_SECONDS: Final = 60.0
 
@@ -113,8 +116,11 @@ class Network:
     faults: dict[str, int] = field(default_factory=dict)
     """How often each fault happened."""
 
+    _emphases: dict[str, float] = field(default_factory=dict)
+    """How much more often than usual each fault happens."""
+
     observers: list[Callable[["Session", str, str, Any, Answer], None]] = field(default_factory=list)
-    """Each receives the session, method, path, body, and answer of every request that was carried out."""
+    """Each receives the session, method, path, body, and answer of every request that had an effect."""
 
     def latency(self) -> float:
         """Draw the time of one way, in seconds."""
@@ -124,7 +130,11 @@ class Network:
         """Return one of the faults for a request or an event, empty for none."""
         if not self.fault_rate or self.chance.random() >= self.fault_rate:
             return ""
-        fault = self.chance.choice(faults())
+        possible = faults()
+        weights = [self._emphases.setdefault(each, self.chance.choice(EMPHASES)) for each in possible]
+        if not any(weights):
+            return ""
+        [fault] = self.chance.choices(possible, weights)
         self.faults[fault] = self.faults.get(fault, 0) + 1
         return fault
 
@@ -252,8 +262,9 @@ class Session:
         answer = network.server.handle(method, path, query, body, accept, headers.get("Content-Type", ""))
         by = "run" if RUN_HEADER in headers else self.replica
         network.tell(f"{by} {method} {url.raw_path_qs}: {answer.status}")
-        for observe in network.observers:
-            observe(self, method, path, body, answer)
+        if "dryRun" not in query and "dryRun" not in (body or ()):
+            for observe in network.observers:
+                observe(self, method, path, body, answer)
         return answer
 
     async def _travel(self) -> None:
@@ -322,6 +333,7 @@ class Session:
                 raise aiohttp.ClientPayloadError("the watch broke")
             case "unreadable":
                 yield b"no event\n"
+                return
             case "expired":
                 yield line
                 yield json.dumps({"type": "ERROR", "object": _status(410, "Expired", {}).body}).encode() + b"\n"

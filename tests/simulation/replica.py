@@ -25,6 +25,7 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.system import blocking_work
 from rolecall.system.clock import Clock
 from tests.simulation.network import Network, Session
@@ -92,6 +93,7 @@ class Replica:
         self.session = Session(network, name)
         self.runner = SimulatedRunner(self, facts)
         self.manager: Manager | None = None
+        self.metrics: OperatorMetrics | None = None
         self.tasks: list[asyncio.Task[Any]] = []
         self.facts = facts
         self._main: asyncio.Task[None] | None = None
@@ -203,7 +205,8 @@ def simulated_system() -> Iterator[None]:
         return proxy
 
     @asynccontextmanager
-    async def serving(*_: object) -> AsyncIterator[int]:
+    async def serving(_settings: object, _client: object, metrics: OperatorMetrics, *_: object) -> AsyncIterator[int]:
+        _current.get().metrics = metrics
         yield 0
 
     @contextmanager

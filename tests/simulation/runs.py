@@ -141,6 +141,19 @@ class Play:
             raise RunError(f"write {name}: {status}")
 
 
+    async def rehearse_deletion(self, name: str, options: str) -> None:
+        """Delete a ConfigMap without effect; the option for this is in the query or the body."""
+        self.tasks += 1
+        path, body = f"{CONFIG_MAPS}/{name}", None
+        if options == "query":
+            path += "?dryRun=All"
+        else:
+            body = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
+        status, _ = await self.ask("DELETE", path, body)
+        if status not in (200, 404):  # somebody may have deleted it
+            raise RunError(f"rehearse the deletion of {name}: {status}")
+
+
 class SimulatedRunner:
     """Runs the role of ``role`` for each spec; ``facts`` has all runs in the order of their starts."""
 
@@ -230,6 +243,8 @@ async def role(play: Play) -> None:
     await play.ensure(play.name, data)
     for part in spec.get("parts") or ():
         await play.ensure(f"{play.name}-{part}", {"part": part})
+    if options := spec.get("rehearses"):
+        await play.rehearse_deletion(play.name, options)
     if counts := spec.get("counts"):
         counted = int((await play.find(f"{play.name}-count") or {}).get("count", "0"))
         if counted < counts:

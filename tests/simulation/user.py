@@ -81,6 +81,8 @@ class User:
             spec["seconds"] = self._chance.choice((1, 8, 30))
         if self._chance.random() < 0.1:
             spec["counts"] = self._chance.randint(1, 3)
+        if self._chance.random() < 0.1:
+            spec["rehearses"] = self._chance.choice(("query", "body"))
         self.write_spec(name, spec, is_new=old is None)
 
     def write_spec(self, name: str, spec: RawObject, *, is_new: bool) -> None:
