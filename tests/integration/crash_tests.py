@@ -66,7 +66,7 @@ class Prepared:
 
 
 @asynccontextmanager
-async def prepared_for(
+async def prepared_for(  # noqa: PLR0913 - the last two have defaults for an ordinary test
     project: Project,
     clusters: Clusters,
     obj: RawObject,

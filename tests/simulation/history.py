@@ -427,14 +427,15 @@ class History:
 
     def _memories(self) -> list[str]:
         """Return what the operators remember of deleted objects at rest."""
-        gone: set[ObjectKey | str] = {
-            obj["metadata"]["uid"]
-            for kind, _, obj in self.server.history
-            if kind == "DELETED" and obj["kind"] == THING.kind
-        }
-        gone |= {ObjectKey(NAMESPACE, name) for name, spec in self.user.wanted.items() if spec is None}
-        managers = [replica.manager for replica in self.replicas if replica.manager is not None]
-        return [f"{path} remembers a deleted object" for manager in managers for path in remembered(manager, gone)]
+        keys = {ObjectKey(NAMESPACE, name) for name, spec in self.user.wanted.items() if spec is None}
+        deleted = [obj for _, event, obj in self.server.history if event == "DELETED" and obj["kind"] == THING.kind]
+        uids = {obj["metadata"]["uid"] for obj in deleted}
+        found: list[str] = []
+        for replica in self.replicas:
+            if (manager := replica.manager) is not None:
+                # The requests that wait in a follower name the causes of living objects, old uids included.
+                found += remembered(manager, keys | (uids if manager.dispatcher.has_started else set()))
+        return [f"{path} remembers a deleted object" for path in found]
 
     def _wrong_metrics(self) -> list[str]:
         """Return the metrics of a single operator at rest that report work, failures, or deleted objects."""

@@ -140,7 +140,6 @@ class Play:
         if status not in (200, 201):
             raise RunError(f"write {name}: {status}")
 
-
     async def rehearse_deletion(self, name: str, options: str) -> None:
         """Delete a ConfigMap without effect; the option for this is in the query or the body."""
         self.tasks += 1

@@ -121,8 +121,8 @@ class WatchController:
         self._metrics = context.metrics.controller(watch.gvk, workers)
         self._dependent_fields = (STATUS_FIELDS,) if settings.follows_status_fields else ()
         backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
-        accepts = shards.accepts(watch.gvk) if shards else None
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, backoff, self._metrics, accepts)
+        self._is_held: Callable[[ObjectKey], bool] = shards.accepts(watch.gvk) if shards else lambda _key: True
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(manager.clock, backoff, self._metrics, self._is_held)
         self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
         self.dependents: set[tuple[GVK, Ownership]] = set()
         """The kinds of dependents that runs have created, and how they name their primary."""
@@ -179,10 +179,9 @@ class WatchController:
             context.events.record(obj, EventSpec(WARNING, "StatusRejected", problem))
 
         def may_delete(key: ObjectKey) -> bool:
-            is_held = shards is None or shards.accepts(self.watch.gvk)(key)
-            return is_held and not self.queue.is_due_again(key, lambda cause: not self._is_self_trigger(key, cause))
+            is_due_again = self.queue.is_due_again(key, lambda cause: not self._is_self_trigger(key, cause))
+            return self._is_held(key) and not is_due_again
 
-        shards = context.shards
         pruner = Pruner(
             watch=self.watch,
             primaries=primaries,
@@ -256,6 +255,11 @@ class WatchController:
             self.orphaned_workspaces.request_scan()
         if not self._has_started:
             self.queue.lower(key, priority)  # an object that another replica has reconciled since isn't urgent
+        if new is None and not (self._has_started and self._is_held(key)):
+            # No reconcile of this replica will find it deleted, and it must not remember everything that ever was.
+            self.queue.discard(lambda each: each == key)
+            self.reconciler.forget(key)
+            self.orphaned_workspaces.request_scan()
 
     def _on_restore(self) -> None:
         """Run every object again: the cluster was restored, so what past runs wrote and read may be lost."""

@@ -474,6 +474,16 @@ async def test_follower_lowers_priority_of_objects_that_the_leader_reconciled(
     assert bench.urgency() == {"one": HIGH}
 
 
+async def test_follower_forgets_deleted_objects(cluster: FakeCluster, tmp_path: Path) -> None:
+    """It may follow for months, and its queue would have every object that ever was."""
+    bench = Bench(cluster, tmp_path)
+    bench.manager.dispatcher.has_started = False
+    bench.tell(THING, generation=1)
+    bench.tell(THING, name="two", generation=1)
+    bench.tell(THING, "DELETED", generation=1)
+    assert bench.urgency().keys() == {"two"}
+
+
 async def test_new_object_without_managed_status_has_low_initial_priority(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = Bench(cluster, tmp_path, manage_status=False)
     list_all(bench)

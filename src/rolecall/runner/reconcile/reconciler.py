@@ -206,8 +206,37 @@ class Reconciler:
         context.obj = await self._read(key)
         self.rejected.discard(key)
         self.self_triggers.run_started(key, context.obj)
-        deleting = is_being_deleted(context.obj)
+        if (ended := await self._judge(context)) is not None:
+            return ended
+        selector, note = self.watch.selector.text, annotation_of(context.obj, FINALIZER_OF_ANNOTATION)
+        has_own_finalizer = finalizer is not None and has_finalizer(context.obj, finalizer.name)
+        if finalizer and not context.finalizing and not (has_own_finalizer and selector in {"", note}):
+            context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name, selector))
+            self.self_triggers.run_started(key, context.obj)
+            if (ended := await self._judge(context)) is not None:  # somebody may have changed it in between
+                return ended
 
+        # A short run of an unchanged object isn't worth two writes of its status.
+        context.status_before = status_of(context.obj)
+        is_due = key in self._long_runs or should_mark_running(context.status_before, generation_of(context.obj))
+        if self.watch.manage_status and is_due:
+            before = context.obj
+            context.obj = await self.status.mark_running(context.obj) or context.obj
+            self.self_triggers.run_started(key, context.obj)
+            if self._fate(context.obj) != self._fate(before):
+                context.stop("the object was changed before it")  # the next reconcile judges that version
+        return None
+
+    def _fate(self, obj: RawObject) -> tuple[bool, bool, bool]:
+        """Return whether an object is selected, paused, and being deleted."""
+        return self.watch.selector.matches(labels_of(obj)), is_paused(obj), is_being_deleted(obj)
+
+    async def _judge(self, context: ReconcileContext) -> Result | None:
+        """Return a result if there is to be no run for this version of the object; set the finalizer to run for it.
+
+        **The version that a run works with is the one that was judged**: whoever reads another one judges again.
+        """
+        finalizer, deleting = self.watch.finalizer, is_being_deleted(context.obj)
         has_own_finalizer = finalizer is not None and has_finalizer(context.obj, finalizer.name)
         selector = self.watch.selector.text
         note = annotation_of(context.obj, FINALIZER_OF_ANNOTATION)
@@ -238,16 +267,6 @@ class Reconciler:
             return Result()
         if finalizer and deleting:
             context.finalizer = finalizer.name
-        elif finalizer and not (has_own_finalizer and selector in {"", note}):
-            context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name, selector))
-            self.self_triggers.run_started(key, context.obj)
-
-        # A short run of an unchanged object isn't worth two writes of its status.
-        context.status_before = status_of(context.obj)
-        is_due = key in self._long_runs or should_mark_running(context.status_before, generation_of(context.obj))
-        if self.watch.manage_status and is_due:
-            context.obj = await self.status.mark_running(context.obj) or context.obj
-            self.self_triggers.run_started(key, context.obj)
         return None
 
     async def _run(self, context: ReconcileContext) -> Outcome:

@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -687,6 +688,37 @@ async def test_operator_cleans_up_what_its_selector_matches_or_what_has_its_note
         assert (result, await world.get(THING, "one")) == (Result(), before)
     elif not deleting:
         assert annotation_of(await rig.thing(), FINALIZER_OF_ANNOTATION) == OF_TEAM_A.text
+
+
+@pytest.mark.parametrize("has_finalizer", [False, True])
+@pytest.mark.parametrize(
+    "change", [{"labels": {"team": "b"}}, {"annotations": {PAUSED_ANNOTATION: "true"}}], ids=["unselected", "paused"]
+)
+async def test_object_that_changes_before_its_run_is_judged_again(  # noqa: PLR0913 - fixtures
+    world: World,
+    cluster: FakeCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    *,
+    has_finalizer: bool,
+) -> None:
+    """The second read is that of the finalizer's write, or of the status that marks the run."""
+    await world.create(MANIFEST.replace("name: one", "name: one, labels: {team: a}"))
+    rig = make_rig(world, tmp_path, selector=OF_TEAM_A, finalizer=finalizer() if has_finalizer else None)
+    get, reads = cluster.get, itertools.count(1)
+
+    async def get_with_change(gvk: GVK, key: ObjectKey) -> RawObject:
+        if next(reads) == 2:
+            await world.patch(THING, "one", {"metadata": change})
+        return await get(gvk, key)
+
+    monkeypatch.setattr(cluster, "get", get_with_change)
+    await rig.reconcile()
+    assert rig.runs == 0
+    await rig.reconcile()
+    assert rig.runs == 0
+    assert (await rig.conditions()).get("Running", ("False",))[0] == "False"
 
 
 async def test_finalizer_and_note_are_one_write(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
