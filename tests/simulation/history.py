@@ -44,19 +44,27 @@ THING: Final = GVK("example.com", "v1", "Thing")
 _STEPS: Final = (6, 12)
 _PAUSES: Final = (0.05, 0.5, 2.0, 10.0)
 _SETTLE_SECONDS: Final = 900
-_QUIET_SECONDS: Final = 120.0
+_QUIET_SECONDS: Final = 60.0
 _CONTROLLER_SECONDS: Final = 0.4
 _RESTART_SECONDS: Final = 5.0
+_FIRST_RUN_STEPS, _STEP_SECONDS = 400, 0.02
+"""How often, and at which intervals, the first run of an operator is looked for."""
+
 _TIMEOUT_SECONDS: Final = 120.0
 """How long the last fault may delay an operator: a run that waits for a lost response ends by its timeout."""
 
 _END_SECONDS: Final = 45.0
 """How long a run lasts at most."""
+_SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+
 _LARGEST_SIZE: Final = 80
 """The largest size that a strict schema accepts in a status."""
 
 _UNDONE: Final = 40
 """How many changes a restore undoes at least: after as many new ones, no version shows that there was one."""
+
+_NOTICED_SECONDS: Final = 150.0
+"""After this time, every watch knows the version of these changes, in spite of a lost connection or bookmark."""
 
 _ZERO: Final = frozenset(
     {
@@ -187,13 +195,14 @@ class History:
         self.has_finalizer = self.draw.random() < 0.6
         self.period = 20.0 if self.draw.random() < 0.2 else None
         self.has_selector = self.draw.random() < 0.4
+        self.manages_status = self.draw.random() < 0.85
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
         self._emphases: list[float] = []
         """How much more often than usual each kind of step happens."""
 
         self._numbers = 0
-        self._saved: tuple[int, Snapshot, Callable[[], None]] | None = None
+        self._saved: tuple[float, Snapshot, Callable[[], None]] | None = None
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -233,7 +242,7 @@ class History:
             user.change: 8,
             user.delete: 2,
             user.recreate: 2,
-            user.set_settings: 1,
+            user.set_settings: 2,
             user.delete_dependent: 3,
             user.change_dependent: 1,
             user.toggle_pause: 1,
@@ -246,6 +255,7 @@ class History:
             self._cut: 3,
             self._kill: 2,
             self._restart: 1,
+            self._delete_what_a_new_operator_makes: 1,
         }
         if not self._emphases:
             self._emphases = [2.0, *(self.draw.choice(EMPHASES) for _ in range(len(steps) - 1))]
@@ -275,17 +285,19 @@ class History:
 
         self._loop.call_later(self.draw.choice((1.0, 8.0, 40.0)), restore)
 
-    def _restore(self) -> None:
+    async def _restore(self) -> None:
         """Save etcd, or restore what was saved: everything that happened since is undone, versions included."""
         if self.count > 1:  # a Lease would name a holder of the past
             return
         if self._saved is None:
-            self._saved = self.server.version, self.server.snapshot(), self.user.saved()
+            self._saved = self._loop.time(), self.server.snapshot(), self.user.saved()
             self.tell("etcd is saved")
+            for number in range(_UNDONE):  # what other clients change
+                body = {"metadata": {"name": "another"}, "stringData": {"number": str(number)}}
+                self.server.handle(*("PUT", f"{_SECRETS}/another") if number else ("POST", _SECRETS), body=body)
             return
-        version, snapshot, restore_user = self._saved
-        if self.server.version - version < _UNDONE:
-            return
+        saved_at, snapshot, restore_user = self._saved
+        await asyncio.sleep(max(0.0, saved_at + _NOTICED_SECONDS - self._loop.time()))
         self._saved = None
         restore_user()
         self.server.restore(snapshot)
@@ -301,6 +313,17 @@ class History:
         index = self.draw.randrange(len(self.replicas))
         await self.replicas[index].stop()
         self._start_replica(index)
+
+    async def _delete_what_a_new_operator_makes(self) -> None:
+        """Delete a dependent right after the first run of an operator, which may not have listed its kind yet."""
+        await self._kill()
+        before = len(self.facts)
+        for _ in range(_FIRST_RUN_STEPS):
+            if made := [fact.name for fact in self.facts[before:] if fact.ended is not None]:
+                self.server.handle("DELETE", f"{CONFIG_MAPS}/{made[0]}")
+                self.tell(f"user deletes the ConfigMap {made[0]} after its run")
+                return
+            await asyncio.sleep(_STEP_SECONDS)
 
     def _start_replica(self, index: int | None = None) -> None:
         self._numbers += 1
@@ -333,6 +356,7 @@ class History:
             reconcile_period_seconds=self.period,
             timeout_seconds=60.0,
             watch_reads=True,
+            manage_status=self.manages_status,
             selector=LabelSelector.compile({"matchLabels": SELECTED} if self.has_selector else None),
             finalizer=finalizer,
             status={"size": FieldPath.parse("$.stats.size")},
@@ -418,18 +442,21 @@ class History:
 
     def _left_files(self) -> list[str]:
         """Return the files of runs and of deleted objects that remain at rest."""
-        found = [f"a kubeconfig remains: {path.name}" for path in sorted(self.root.glob("replica-*/kubeconfig-*"))]
+        left = len(list(self.root.glob("replica-*/kubeconfig-*")))
+        going_on = sum(fact.ended is None for fact in self.facts)  # with a period
+        found = [f"{left} kubeconfigs remain, for {going_on} runs"] if left > going_on else []
         if self.count == 1:
             things = self.root / "replica-0" / THING.group / THING.version / THING.kind / NAMESPACE
-            left = sorted({path.name for path in things.glob("*")} - self.user.living.keys())
-            found += [f"the workspace of the deleted {name} remains" for name in left]
+            workspaces = sorted({path.name for path in things.glob("*")} - self.user.living.keys())
+            found += [f"the workspace of the deleted {name} remains" for name in workspaces]
         return found
 
     def _memories(self) -> list[str]:
         """Return what the operators remember of deleted objects at rest."""
         keys = {ObjectKey(NAMESPACE, name) for name, spec in self.user.wanted.items() if spec is None}
         deleted = [obj for _, event, obj in self.server.history if event == "DELETED" and obj["kind"] == THING.kind]
-        uids = {obj["metadata"]["uid"] for obj in deleted}
+        living = {self.server.handle("GET", f"{THINGS}/{name}").body["metadata"]["uid"] for name in self.user.living}
+        uids = {obj["metadata"]["uid"] for obj in deleted} - living  # after a restore, some of the deleted exist
         found: list[str] = []
         for replica in self.replicas:
             if (manager := replica.manager) is not None:
@@ -453,14 +480,15 @@ class History:
         """Return the runs that start although nothing changes, or the period that doesn't start any."""
         await asyncio.sleep(_TIMEOUT_SECONDS)
         before = len(self.facts)
-        await asyncio.sleep(_QUIET_SECONDS)
+        quiet = _QUIET_SECONDS if self.period is None else 3 * _QUIET_SECONDS
+        await asyncio.sleep(quiet)
         found, living = len(self.facts) - before, self.user.living.values()
         expected = slack = 0
         if self.period is not None:
-            expected = sum(int(_QUIET_SECONDS / (self.period + spec.get("seconds", 1))) for spec in living)
+            expected = sum(int(quiet / (self.period + spec.get("seconds", 1))) for spec in living)
             slack = 2 * len(living)
         if abs(found - expected) > slack:
-            return [f"without any change, {found} runs started in {_QUIET_SECONDS:g} s, expected {expected}"]
+            return [f"without any change, {found} runs started in {quiet:g} s, expected {expected}"]
         return [f"later: {text}" for text in self._differences()]
 
     def _differences(self) -> list[str]:
@@ -479,8 +507,9 @@ class History:
                 has = made.body.get("data") or {}
                 if made.status != 200 or any(has.get(key) != value for key, value in data.items()):
                     found.append(f"{name}: ConfigMap {each} should have {data}, has {has or made.status}")
-            has_size = not self.is_strict or spec["size"] <= _LARGEST_SIZE
-            found += [f"{name}: {text}" for text in wrong_status(obj.body, spec, has_size=has_size)]
+            if self.manages_status:
+                has_size = not self.is_strict or spec["size"] <= _LARGEST_SIZE
+                found += [f"{name}: {text}" for text in wrong_status(obj.body, spec, has_size=has_size)]
         return found
 
 

@@ -237,7 +237,8 @@ class WatchController:
         manages_status = self.watch.manage_status
         priority = initial_priority(change.obj, manages_status=manages_status) if is_initial else Priority.HIGH
         is_relevant = primary_changed(change, self.watch, _WATCHED_ANNOTATIONS)
-        if is_relevant or (is_selected and key in self.reconciler.rejected):
+        is_requested = is_relevant or (is_selected and key in self.reconciler.rejected)
+        if is_requested:
             changed_spec = old is not None and new is not None and old.generation != new.generation
             generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
             cause = change.cause(change.reason + generation)
@@ -251,11 +252,9 @@ class WatchController:
                 priority=priority,
             )
             self._enqueue(key, primary)
-        elif new is None:  # no reconcile will find that it was deleted
-            self.orphaned_workspaces.request_scan()
         if not self._has_started:
             self.queue.lower(key, priority)  # an object that another replica has reconciled since isn't urgent
-        if new is None and not (self._has_started and self._is_held(key)):
+        if new is None and not (is_requested and self._has_started and self._is_held(key)):
             # No reconcile of this replica will find it deleted, and it must not remember everything that ever was.
             self.queue.discard(lambda each: each == key)
             self.reconciler.forget(key)

@@ -5,10 +5,14 @@ GET and LIST for objects that name the run's primary, so that their kinds are wa
 Each dependent kind is reported once per primary kind. The same inspection finds the version of an object, and the
 content that an observer of reads needs.
 
+**A read is followed, or it fails**: if the API server can't be asked for the kind, which a watch needs, the run gets an
+error. Otherwise, nothing would start another run after a change of what it has read.
+
 A list is decoded object by object, so that the event loop gets its turn in between: Python's JSON parser lets no other
 thread run.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -19,7 +23,7 @@ import aiohttp
 from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decode_list, decompress, media_type, objects_in
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import KubeError
+from rolecall.kube.errors import KubeError, may_pass
 from rolecall.kube.metadata import PRIMARY_TYPE_ANNOTATION, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import Owner, Ownership, ownership_of
@@ -29,6 +33,9 @@ from rolecall.runner.proxy.sessions import PendingRead, ProxiedRequest, Read
 from rolecall.system.logs import get_logger
 
 logger = get_logger("proxy")
+
+_RETRY_SECONDS: Final = (0.1, 0.5, 2.0)
+"""How long to wait before each further attempt to discover a kind."""
 
 _READABLE: Final = frozenset({"", "status", "scale"})
 """The subresources that show the object itself."""
@@ -109,7 +116,7 @@ class ReadInspector:
     _reported: set[tuple[GVK, GVK, Ownership]] = field(default_factory=set)
 
     async def register(self, request: ProxiedRequest) -> PendingRead | None:
-        """Register a request with its run, None if it isn't a read, or not a relevant one."""
+        """Register a request with its run, None if it isn't a read, or not a relevant one. Raise KubeError."""
         run, info = request.run, request.info
         is_read = info.is_resource and info.verb in READ_VERBS and info.subresource in _READABLE
         if not (run.observes_reads and is_read):  # otherwise discovery of the kind would be in vain
@@ -136,7 +143,12 @@ class ReadInspector:
             request.session.record_version(info, resource_version_of(found.content))
         if not run.inject_owner or not found.ownerships:
             return
-        resource = await self._resource(info)
+        try:
+            resource = await self._resource(info)
+        except KubeError as error:
+            message = "Failed to discover a kind of dependents; it is watched from the next run that reads one"
+            logger.warning(message, resource=info.resource, reason=str(error))
+            return
         if resource is None:
             return
         for ownership in Ownership:
@@ -148,9 +160,21 @@ class ReadInspector:
             run.saw_dependent(found.content)
 
     async def _resource(self, info: RequestInfo) -> ApiResource | None:
-        """Return the kind that is read, None if discovery fails: the run still gets its response."""
-        try:
-            return await self.client.resource_for_path(info.group, info.version, info.resource)
-        except KubeError as error:
-            logger.debug("Failed to discover the kind of a read", resource=info.resource, reason=str(error))
-            return None
+        """Return the kind that is read; None if the API server doesn't serve it, or never lets this client discover it.
+
+        Raise KubeError if discovery fails for now. A gateway, too, may say for a moment that a kind isn't served.
+        """
+        for seconds in (*_RETRY_SECONDS, None):
+            try:
+                found = await self.client.resource_for_path(info.group, info.version, info.resource)
+            except KubeError as error:
+                logger.debug("Failed to discover the kind of a read", resource=info.resource, reason=str(error))
+                if not may_pass(error):
+                    return None
+                if seconds is None:
+                    raise
+            else:
+                if found is not None or seconds is None:
+                    return found
+            await asyncio.sleep(seconds)
+        return None

@@ -1,4 +1,5 @@
 import gzip
+import itertools
 import json
 import tracemalloc
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from aiohttp import web
 
 from rolecall.kube.bodies import MAX_INSPECTED_BYTES
 from rolecall.kube.client import Client
+from rolecall.kube.errors import ApiError, from_status
 from rolecall.kube.references import ObjectKey
+from rolecall.runner.proxy import read_inspection
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.sessions import PendingRead, Read
 from tests.unit.runner.proxy.api_server import ApiServer
@@ -115,6 +118,40 @@ async def test_missing_subresource_is_no_missing_object(
     assert (await reader.send("GET", target)).status == 404
     await until(lambda: bool(observer.responses))
     assert [each[0] for each in observer.responses] == [status]
+
+
+@pytest.mark.parametrize("status", [404, 429, 500, 503])
+async def test_read_whose_kind_is_not_discovered_at_once_is_followed(
+    reader: Run, observer: RecordingObserver, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    discover, attempts = Client.resource_for_path, itertools.count(1)
+
+    async def discover_at_the_second_attempt(client: Client, group: str, version: str, plural: str) -> object:
+        if next(attempts) > 1:
+            return await discover(client, group, version, plural)
+        if status == 404:  # of a gateway
+            return None
+        raise ApiError(status, "", "not now")
+
+    monkeypatch.setattr(Client, "resource_for_path", discover_at_the_second_attempt)
+    api_server.add(CM, name="cm", namespace="ns")
+    assert (await reader.send("GET", CM)).status == 200
+    assert [read.key.name for read in observer.reads] == ["cm"]
+
+
+@pytest.mark.parametrize(("status", "expected"), [(503, 503), (403, 200)])
+async def test_read_that_cannot_be_followed_for_now_fails(
+    reader: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, status: int, expected: int
+) -> None:
+    """Nothing would start another run after a change. An account that may never discover gets its response."""
+
+    async def discover(*_: object) -> None:
+        raise from_status(status, {"kind": "Status", "message": "no"})
+
+    monkeypatch.setattr(read_inspection, "_RETRY_SECONDS", ())
+    monkeypatch.setattr(Client, "resource_for_path", discover)
+    api_server.add(CM, name="cm", namespace="ns")
+    assert (await reader.send("GET", CM)).status == expected
 
 
 @pytest.mark.parametrize(
