@@ -117,10 +117,9 @@ unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pur
 	$(RUN) pytest $(PURE) --numprocesses $(WORKERS) --cov
 	$(RUN) pytest tests/unit tests/static tests/simulation --numprocesses $(WORKERS) $(addprefix --ignore=,$(PURE))
 
-# No time of a history depends on the machine, so tests that wait for real programs have precedence.
 .PHONY: simulation
 simulation: .venv/.ready ## Histories of the whole operator in virtual time, for the seeds SEEDS
-	$(RUN) nice python -m tests.simulation --seeds $(or $(SEEDS),1-2000)
+	$(RUN) python -m tests.simulation --seeds $(or $(SEEDS),1-2000)
 
 # Markers in the test files replace a list here: they move with the files, and can exclude single tests.
 .PHONY: core

@@ -3,13 +3,15 @@
 Their account is only permitted to read.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from rolecall.kube.references import RawObject
 from rolecall.workbench.explore.explored_object import SourceWithout
 from rolecall.workbench.explore.explorer import Explorer, ExploreRequest, opened_explorer
+from rolecall.workbench.explore.results import Exploration, Row
 from tests.integration.crash_tests import prepared_for
 from tests.integration.planned import Project
 from tests.integration.sandboxes import Clusters
@@ -29,3 +31,14 @@ async def explorer_of(project: Project, clusters: Clusters, obj: RawObject, **as
         request, source = ExploreRequest(prepared.plan, directory, seed, **limits), SourceWithout(prepared.cluster)
         async with opened_explorer(request, prepared.sandbox, source, prepared.processes, prepared.targets) as explorer:
             yield explorer
+
+
+async def explored_until(explorer: Explorer, is_found: Callable[[Exploration], bool]) -> Exploration:
+    """Return what is found until there is what a test looks for, or until the exploration ends."""
+
+    def stop_once_found(_row: Row) -> None:
+        if is_found(explorer.found):
+            exploring.cancel()
+
+    exploring = asyncio.create_task(explorer.explore(print, stop_once_found))
+    return await exploring

@@ -20,9 +20,9 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.comparison.reports import ExitCode
 from rolecall.workbench.explore import explorer as explorer_module
 from rolecall.workbench.explore.results import Example, Exploration, Row, Verdict
-from rolecall.workbench.explore.rules import Rule
+from rolecall.workbench.explore.rules import Rule, Symptom
 from tests.integration.crash_tests import Command, project_of, use_sandbox_of
-from tests.integration.explorations import explorer_of
+from tests.integration.explorations import explored_until, explorer_of
 from tests.integration.explore_cases import CASES, Case
 from tests.integration.operators import PROJECT
 from tests.integration.planned import COMMON, NAMES, Project, primary
@@ -171,10 +171,15 @@ def kind_of(case: Case) -> GVK:
 @pytest.mark.parametrize("name", CASES)
 async def test_explore_finds_planted_fault_at_its_task(project: Project, clusters: Clusters, name: str) -> None:
     case = CASES[name]
-    found = await explored(project, clusters, name, dict(case.spec), kind_of(case), edits=10)
-    assert found.exit_code is ExitCode.DIFFERENT, found.rows
-    symptoms = [each.symptom for each in found.findings if each.symptom.rule in RULES.get(case.rule, (case.rule,))]
-    first = symptoms[0]
+
+    def symptoms(found: Exploration) -> list[Symptom]:
+        return [each.symptom for each in found.findings if each.symptom.rule in RULES.get(case.rule, (case.rule,))]
+
+    obj = primary(kind_of(case), name, case=name, **case.spec)
+    async with explorer_of(project, clusters, obj, edits=10) as explorer:
+        found = await explored_until(explorer, lambda found: bool(symptoms(found)))
+    assert symptoms(found), found.rows
+    first = symptoms(found)[0]
     assert first.task is not None
     assert first.task.name.endswith(case.task), first
     assert first.task.location
@@ -186,7 +191,7 @@ async def test_explore_finds_planted_fault_at_its_task(project: Project, cluster
 @pytest.mark.parametrize("name", CASES)
 async def test_explore_finds_nothing_in_the_corrected_role(project: Project, clusters: Clusters, name: str) -> None:
     case = CASES[name]
-    found = await explored(project, clusters, f"{name}-corrected", dict(case.spec), kind_of(case), edits=10)
+    found = await explored(project, clusters, f"{name}-corrected", dict(case.spec), kind_of(case), edits=6)
     assert found.findings == []
     assert found.exit_code is ExitCode.SAME, found.rows
     assert len(found.rows) > 3

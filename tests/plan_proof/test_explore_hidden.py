@@ -3,7 +3,6 @@
 ``ROLECALL_EXPLORED_SEEDS`` sets the number of seeds, ``ROLECALL_FIRST_SEED`` the first one.
 """
 
-import asyncio
 import os
 import textwrap
 import time
@@ -21,7 +20,7 @@ from rolecall.workbench.explore.results import Exploration, Row
 from rolecall.workbench.explore.rules import Rule
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.crash_tests import crash_test_of, project_of
-from tests.integration.explorations import explorer_of
+from tests.integration.explorations import explored_until, explorer_of
 from tests.integration.planned import NAMES, Project, primary
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
@@ -256,17 +255,12 @@ async def test_explore_finds_what_is_hidden_with_each_seed(
         edits=limit,
     ) as explorer:
 
-        def findings() -> set[tuple[Rule, bool]]:
-            return {(each.symptom.rule, TASK in str(each.symptom.task)) for each in explorer.found.findings}
+        def places(found: Exploration) -> set[tuple[Rule, bool]]:
+            return {(each.symptom.rule, TASK in str(each.symptom.task)) for each in found.findings}
 
-        def stop_once_found(_row: Row) -> None:
-            if (case.rule, True) in findings():
-                exploring.cancel()
-
-        exploring = asyncio.create_task(explorer.explore(print, stop_once_found))
-        found = await exploring
-        assert (case.rule, True) in findings(), (found.findings, found.rows)
-        assert {rule for rule, _ in findings()} == {case.rule}, found.findings
+        found = await explored_until(explorer, lambda found: (case.rule, True) in places(found))
+        assert (case.rule, True) in places(found), (found.findings, found.rows)
+        assert {rule for rule, _ in places(found)} == {case.rule}, found.findings
 
 
 @pytest.mark.parametrize("name", CASES)

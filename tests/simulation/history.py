@@ -195,7 +195,7 @@ class History:
         self.has_finalizer = self.draw.random() < 0.6
         self.period = 20.0 if self.draw.random() < 0.2 else None
         self.has_selector = self.draw.random() < 0.4
-        self.manages_status = self.draw.random() < 0.85
+        self.manages_status = self.draw.random() < 0.75
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
         self._emphases: list[float] = []

@@ -214,7 +214,7 @@ class Session:
         if method == "GET":
             found += ("404", "404 of a gateway")
             found += ("410",) if url.query.get("watch") or url.query.get("continue") else ()
-            found += ("outdated",) if self._earlier(url.raw_path) else ()
+            found += ("outdated", "outdated") if self._earlier(url.raw_path) else ()
         return found + (("409",) if method in ("PUT", "PATCH") else ())
 
     async def _respond_without_effect(self, fault: str, path: str) -> Response:
