@@ -14,11 +14,12 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
 
-# `make test` and `make test-all` run two targets concurrently, and print the output of each when it ends.
+# `make test` and `make test-all` run JOBS targets concurrently, and print the output of each when it ends.
+JOBS ?= 2
 TESTS := $(firstword $(filter test test-all,$(MAKECMDGOALS)))
 ifneq ($(TESTS),)
-MAKEFLAGS += --jobs=2 --output-sync=target
-$(info Running two targets concurrently; the output of each follows when it ends)
+MAKEFLAGS += --jobs=$(JOBS) --output-sync=target
+$(info Targets that run concurrently: $(JOBS); the output of each follows when it ends)
 endif
 # One more than the CPUs of a small machine: tests spend a third of their time waiting.
 WORKERS ?= 3
@@ -132,7 +133,7 @@ integration: integration-parallel integration-alone ## All integration tests, on
 # Tests of one file run in one process.
 .PHONY: integration-parallel
 integration-parallel: setup
-	$(RUN) pytest tests/integration -m 'not alone' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(RUN) pytest tests/integration -m 'not alone and not proof' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # These tests need a CPU for themselves: only a target with one process runs at the same time.
 .PHONY: integration-alone
@@ -166,7 +167,7 @@ e2e: setup ## Test image and deployment on a real cluster: KUBECONFIG, LOAD (loa
 	$(RUN) pytest tests/e2e -x --timeout 1800
 
 # The integration tests contain a short run of these comparisons.
-PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_random.py) tests/plan_proof
+PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_random.py test_crashtest.py test_explore.py) tests/plan_proof
 RANDOM_ROLES ?= 100
 
 .PHONY: plan-proof
