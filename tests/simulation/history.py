@@ -301,6 +301,7 @@ class History:
         self._saved = None
         restore_user()
         self.server.restore(snapshot)
+        self.oracles.restored()
         self.tell("etcd is restored")
 
     async def _kill(self) -> None:

@@ -18,6 +18,7 @@ from rolecall.runner.election.elector import LEASE
 from tests.simulation.cluster import Answer
 from tests.simulation.network import Session
 from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, TOO_LATE
+from tests.simulation.user import THINGS
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -54,6 +55,12 @@ class Oracles:
         is_success = last is not None and last.status == "successful" and last.started >= before
         if is_success and all(cause.startswith("retry") for cause in causes):
             self.find(f"a successful run of {name} is repeated: {', '.join(causes)}")
+
+    def restored(self) -> None:
+        """Forget what was undone by a restore of etcd, which no event tells."""
+        for name in self._history.user.living:
+            metadata = self._history.server.handle("GET", f"{THINGS}/{name}").body["metadata"]
+            self._must_say_farewell[metadata["uid"]] = FINALIZER in (metadata.get("finalizers") or ())
 
     def _on_request(self, session: Session, method: str, path: str, body: Any, answer: Answer) -> None:
         """Judge a request of a replica that was carried out."""

@@ -113,7 +113,7 @@ class Reconciler:
     """The objects whose last run was a long one."""
 
     rejected: set[ObjectKey] = field(default_factory=set, init=False)
-    """The objects that can't be run as they are: any change of them triggers a reconcile, and nothing else does."""
+    """The objects that did not run as they are: any change of them triggers a reconcile."""
 
     _warn_once: Callable[[str], None] = field(default_factory=lambda: cache(logger.warning), init=False)
 
@@ -247,10 +247,12 @@ class Reconciler:
                 logger.info(message, selector=selector, finalizer_of=note)
             else:
                 logger.info("The labels no longer match the selector; the role does not run")
+            self.rejected.add(context.key)  # the informer may never see this version, but one that is as before
             return Result()
 
         if is_paused(context.obj) and not deleting:
             logger.info("Object is paused; its role does not run")
+            self.rejected.add(context.key)
             if self.watch.manage_status:
                 await self.status.mark_paused(context.obj)
             return Result()

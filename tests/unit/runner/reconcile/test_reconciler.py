@@ -721,6 +721,23 @@ async def test_object_that_changes_before_its_run_is_judged_again(  # noqa: PLR0
     assert (await rig.conditions()).get("Running", ("False",))[0] == "False"
 
 
+@pytest.mark.parametrize(
+    "change", [{"labels": {"team": "b"}}, {"annotations": {PAUSED_ANNOTATION: "true"}}], ids=["unselected", "paused"]
+)
+async def test_any_change_of_an_object_that_did_not_run_is_judged(
+    world: World, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """The informer may see it only after the label is back: then nothing has changed for it, and the run is missing."""
+    await world.create(MANIFEST.replace("name: one", "name: one, labels: {team: a}"))
+    rig = make_rig(world, tmp_path, selector=OF_TEAM_A)
+    await world.patch(THING, "one", {"metadata": change})
+    await rig.reconcile()
+    assert rig.reconciler.rejected == {world.key("one")}
+    await world.patch(THING, "one", {"metadata": {"labels": {"team": "a"}, "annotations": {PAUSED_ANNOTATION: None}}})
+    await rig.reconcile()
+    assert (rig.runs, rig.reconciler.rejected) == (1, set())
+
+
 async def test_finalizer_and_note_are_one_write(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
     await world.create(MANIFEST.replace("name: one", "name: one, labels: {team: a}"))
     rig = make_rig(world, tmp_path, selector=OF_TEAM_A, finalizer=finalizer())
