@@ -23,7 +23,7 @@ import aiohttp
 from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decode_list, decompress, media_type, objects_in
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import KubeError, may_pass
+from rolecall.kube.errors import ForbiddenError, KubeError
 from rolecall.kube.metadata import PRIMARY_TYPE_ANNOTATION, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import Owner, Ownership, ownership_of
@@ -169,7 +169,7 @@ class ReadInspector:
                 found = await self.client.resource_for_path(info.group, info.version, info.resource)
             except KubeError as error:
                 logger.debug("Failed to discover the kind of a read", resource=info.resource, reason=str(error))
-                if not may_pass(error):
+                if isinstance(error, ForbiddenError):
                     return None
                 if seconds is None:
                     raise
