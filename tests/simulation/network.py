@@ -244,9 +244,11 @@ class Session:
         current = self.network.server.handle("GET", path)
         if current.status != 200 or "items" in current.body:
             return None
-        uid = current.body.get("metadata", {}).get("uid")
-        found = [obj for _, _, obj in self.network.server.history if obj["metadata"].get("uid") == uid]
-        return json.loads(json.dumps(found[-2])) if uid and len(found) > 1 else None
+        metadata = current.body.get("metadata", {})
+        uid, version = metadata.get("uid"), int(metadata.get("resourceVersion") or 0)
+        known = self.network.server.history  # which has what a restore has undone, too
+        found = [obj for at, _, obj in known if obj["metadata"].get("uid") == uid and at < version]
+        return json.loads(json.dumps(found[-1])) if uid and found else None
 
     def _error(self) -> Answer:
         code = self.network.chance.choice(list(_ERRORS))
