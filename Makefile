@@ -14,12 +14,11 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
 
-# `make test` and `make test-all` run JOBS targets concurrently, and print the output of each when it ends.
-JOBS ?= 2
+# `make test` and `make test-all` run two targets concurrently, and print the output of each when it ends.
 TESTS := $(firstword $(filter test test-all,$(MAKECMDGOALS)))
 ifneq ($(TESTS),)
-MAKEFLAGS += --jobs=$(JOBS) --output-sync=target
-$(info Targets that run concurrently: $(JOBS); the output of each follows when it ends)
+MAKEFLAGS += --jobs=2 --output-sync=target
+$(info Running two targets concurrently; the output of each follows when it ends)
 endif
 # One more than the CPUs of a small machine: tests spend a third of their time waiting.
 WORKERS ?= 3

@@ -197,7 +197,7 @@ async def test_explore_finds_planted_fault_at_its_task(project: Project, cluster
 @pytest.mark.parametrize("name", ALL_CASES)
 async def test_explore_finds_nothing_in_the_corrected_role(project: Project, clusters: Clusters, name: str) -> None:
     case = CASES[name]
-    found = await explored(project, clusters, f"{name}-corrected", dict(case.spec), kind_of(case), edits=6)
+    found = await explored(project, clusters, f"{name}-corrected", dict(case.spec), kind_of(case), edits=10)
     assert found.findings == []
     assert found.exit_code is ExitCode.SAME, found.rows
     assert len(found.rows) > 3

@@ -115,13 +115,3 @@ def from_status(status: int, body: object) -> ApiError:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR and any(each in message for each in _TOO_LARGE_FOR_ETCD):
         kind = TooLargeError
     return kind(status, reason, message, details)
-
-
-def may_pass(error: KubeError) -> bool:
-    """Return whether the cause of an error may be temporary, so that another attempt may succeed."""
-    # A kind that has just been read may seem unknown while a gateway responds to discovery.
-    if isinstance(error, ConflictError | NotServedError | UnknownKindError | UnreachableError):
-        return True
-    if isinstance(error, TooLargeError) or not isinstance(error, ApiError):
-        return False
-    return error.status == HTTPStatus.TOO_MANY_REQUESTS or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR

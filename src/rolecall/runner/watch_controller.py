@@ -256,7 +256,7 @@ class WatchController:
             self.queue.lower(key, priority)  # an object that another replica has reconciled since isn't urgent
         if new is None and not (is_requested and self._has_started and self._is_held(key)):
             # No reconcile of this replica will find it deleted, and it must not remember everything that ever was.
-            self.queue.discard(lambda each: each == key)
+            self.queue.discard_one(key)
             self.reconciler.forget(key)
             self.orphaned_workspaces.request_scan()
 

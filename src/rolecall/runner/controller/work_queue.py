@@ -412,15 +412,21 @@ class WorkQueue(Generic[RequestT]):
 
     def discard(self, belongs: Callable[[RequestT], bool]) -> None:
         """Drop the requests that a function selects, and their failures; those being processed continue."""
-        for request in [each for each in self._queued if belongs(each)]:
-            del self._queued[request]
+        for request in filter(belongs, list(dict.fromkeys((*self._queued, *self._timers, *self._failures)))):
+            self._drop(request)
+        self.metrics.forget(belongs)
+
+    def discard_one(self, request: RequestT) -> None:
+        """Drop one request like ``discard``, without a search."""
+        self._drop(request)
+        self.metrics.forget(lambda each: each == request)
+
+    def _drop(self, request: RequestT) -> None:
+        if self._queued.pop(request, None) is not None:
             self._order.remove(request)
             self.metrics.dropped(request)
-        for request in [each for each in self._timers if belongs(each)]:
-            self._timers.stop(request)
-        for request in [each for each in self._failures if belongs(each)]:
-            self.forget(request)
-        self.metrics.forget(belongs)
+        self._timers.stop(request)
+        self.forget(request)
 
     def _enqueue(self, request: RequestT, causes: Sequence[Cause]) -> None:
         priority = max(cause.priority for cause in causes)

@@ -165,16 +165,17 @@ class ReadInspector:
         Raise KubeError if discovery fails for now. A gateway, too, may say for a moment that a kind isn't served.
         """
         for seconds in (*_RETRY_SECONDS, None):
+            found, failure = None, None
             try:
                 found = await self.client.resource_for_path(info.group, info.version, info.resource)
             except KubeError as error:
                 logger.debug("Failed to discover the kind of a read", resource=info.resource, reason=str(error))
                 if isinstance(error, ForbiddenError):
                     return None
-                if seconds is None:
-                    raise
-            else:
-                if found is not None or seconds is None:
-                    return found
+                failure = error
+            if found is not None or seconds is None:
+                break
             await asyncio.sleep(seconds)
-        return None
+        if failure is not None:
+            raise failure
+        return found

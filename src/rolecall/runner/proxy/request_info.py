@@ -6,6 +6,7 @@ It has no side effects and never raises: a path without a resource is a non-reso
 
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -54,6 +55,13 @@ class RequestInfo:
     def is_write(self) -> bool:
         """Return whether the request creates, changes or deletes objects."""
         return self.is_resource and self.verb in WRITE_VERBS and self.subresource not in _RAW_SUBRESOURCES
+
+    def tells_absence(self, status: int) -> bool:
+        """Return whether a response with this status says that what was requested doesn't exist.
+
+        That of a subresource doesn't: the API server names the object also if its kind has no such subresource.
+        """
+        return status == HTTPStatus.NOT_FOUND and not self.subresource
 
     @property
     def is_removal(self) -> bool:

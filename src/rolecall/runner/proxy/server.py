@@ -245,8 +245,8 @@ class Proxy:
                     proxied.seen = found.seen
         finally:
             if pending is not None:
-                if info.subresource and status == HTTPStatus.NOT_FOUND:
-                    status = 0  # the object may exist: its kind may not have the subresource
+                if status == HTTPStatus.NOT_FOUND and not info.tells_absence(status):
+                    status = 0
                 pending.record_response(status, found.content if status == HTTPStatus.OK else None, found.keys)
         await self._read_inspector.report(proxied, found)
         return response

@@ -79,9 +79,7 @@ class Observations:
             return
         if info.subresource not in ("", "status"):  # a Scale has the name of its object, but not its owners
             return
-        # The kind of an object that exists may have no status.
-        is_missing = status == HTTPStatus.NOT_FOUND and not info.subresource
-        if is_missing or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES):
+        if info.tells_absence(status) or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES):
             self._drop(requested)
         for each in seen or ():
             self._add_object(info, each)

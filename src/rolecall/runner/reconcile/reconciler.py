@@ -213,7 +213,7 @@ class Reconciler:
         if finalizer and not context.finalizing and not (has_own_finalizer and selector in {"", note}):
             context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name, selector))
             self.self_triggers.run_started(key, context.obj)
-            if (ended := await self._judge(context)) is not None:  # somebody may have changed it in between
+            if (ended := await self._judge(context)) is not None:  # another client may have changed it in between
                 return ended
 
         # A short run of an unchanged object isn't worth two writes of its status.
@@ -234,7 +234,7 @@ class Reconciler:
     async def _judge(self, context: ReconcileContext) -> Result | None:
         """Return a result if there is to be no run for this version of the object; set the finalizer to run for it.
 
-        **The version that a run works with is the one that was judged**: whoever reads another one judges again.
+        **The version that a run works with is the one that was judged**: code that reads another version judges again.
         """
         finalizer, deleting = self.watch.finalizer, is_being_deleted(context.obj)
         has_own_finalizer = finalizer is not None and has_finalizer(context.obj, finalizer.name)

@@ -24,11 +24,13 @@ from typing import TypeVar
 from rolecall.kube.client import Client
 from rolecall.kube.errors import (
     ApiError,
+    ConflictError,
     KubeError,
     NotFoundError,
+    NotServedError,
     TooLargeError,
+    UnknownKindError,
     UnreachableError,
-    may_pass,
 )
 from rolecall.kube.json_values import all_values
 from rolecall.kube.metadata import generation_of, status_of, uid_of
@@ -52,8 +54,8 @@ logger = get_logger("status")
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 2.0
 REJECTED_SECONDS = 60.0
 BAD_VALUES = frozenset({400, 422})
-FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR = 400, 500
-NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, 429})
+TOO_MANY_REQUESTS, FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR = 429, 400, 500
+NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, TOO_MANY_REQUESTS})
 """Not authenticated, not found, conflict, gone, too many requests: a status with other values has the same error."""
 
 Written = TypeVar("Written")
@@ -87,6 +89,16 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
             logger.info("Write failed, retrying", error=str(error), delay_seconds=delay)
         await asyncio.sleep(delay)
         delay = min(delay * 2, LONGEST_DELAY_SECONDS)
+
+
+def may_pass(error: KubeError) -> bool:
+    """Return whether the cause of an error may be temporary."""
+    # A kind that has just been read may seem unknown while a gateway responds to discovery.
+    if isinstance(error, ConflictError | NotServedError | UnknownKindError | UnreachableError):
+        return True
+    if isinstance(error, TooLargeError) or not isinstance(error, ApiError):
+        return False
+    return error.status == TOO_MANY_REQUESTS or error.status >= FIRST_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
