@@ -37,6 +37,7 @@ NAMESPACES = "/api/v1/namespaces"
 GADGETS = f"/apis/{GADGET.group}/{GADGET.version}/gadgets"
 CANARY = "canary"
 KINDS = (*BUILT_IN, ServedKind(THING), ServedKind(GADGET, is_namespaced=False))
+RESOURCES = {kind.name for kind in KINDS}
 OWNING_KINDS = [kind for kind in KINDS if kind.gvk in (THING, CONFIG_MAP)]
 
 
@@ -83,11 +84,29 @@ class RealServer:
         """Send requests one by one, and the watches among them together at the end."""
         for step in steps:
             if not step.is_watch:
+                if "resourceVersion" in step.query:
+                    await self.wait_for_cache(step.path)
                 transcript.add(step, *await self.send(step, transcript))
         watches = [step for step in steps if step.is_watch]
+        for path in {step.path for step in watches}:
+            await self.wait_for_cache(path)
         found = await asyncio.gather(*(self.send(step, transcript) for step in watches))
         for step, (status, body) in zip(watches, found, strict=True):
             transcript.add(step, status, body)
+
+    async def wait_for_cache(self, path: str) -> None:
+        """Wait until the API server's cache of the kind in a path has all changes.
+
+        Watches, and reads with a version, come from the cache, which may be late by any time. A read that mustn't be
+        older than a version waits in the server for three seconds, and then fails with 504.
+        """
+        for kind in [each for each in KINDS if each.name == _resource_in(path)]:
+            collection = f"{_root(kind)}/{kind.name}"
+            _, newest = await self.send(Step("GET", collection, {"limit": "1"}))
+            version = {"resourceVersion": newest["metadata"]["resourceVersion"]}
+            cached = Step("GET", collection, {**version, "resourceVersionMatch": "NotOlderThan"})
+            while (await self.send(cached))[0] == 504:
+                pass
 
     async def send(self, step: Step, transcript: Transcript | None = None) -> tuple[int, Any]:
         """Send a request, and return the status and the body: the events of a watch, None if it isn't JSON."""
@@ -257,6 +276,10 @@ def owned_objects(objects: list[RawObject], namespace: str) -> RawObject:
             owners = [] if is_deleted else sorted(each["name"] for each in metadata.get("ownerReferences", ()))
             found[metadata["name"]] = [owners, metadata.get("finalizers"), is_deleted]
     return found
+
+
+def _resource_in(path: str) -> str:
+    return next((part for part in reversed(path.split("/")) if part in RESOURCES), "")
 
 
 def _root(kind: ServedKind) -> str:
