@@ -1,8 +1,6 @@
 """A history: a user, other controllers, and faults around one or several operators, all drawn from one seed.
 
-A history changes Things during faults, ends the faults, and waits until all is quiet. Then the cluster must be as if
-there had been no fault (``_differences``), no run may start without a cause, and a later change must still be seen.
-What must hold at every moment is in ``oracles``.
+What must hold at every moment is in ``oracles``, and what must hold when the faults have ended in ``ending``.
 """
 
 import asyncio
@@ -21,8 +19,7 @@ import structlog
 
 from rolecall.kube.errors import KubeError
 from rolecall.kube.jsonpath import FieldPath
-from rolecall.kube.metadata import is_being_deleted
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
@@ -30,52 +27,32 @@ from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.election.elector import LeadershipLostError
 from tests.simulation import kinds
 from tests.simulation.cluster import SimulatedApiServer
-from tests.simulation.memory import remembered
+from tests.simulation.ending import LARGEST_SIZE, Ending
 from tests.simulation.network import EMPHASES, Network
 from tests.simulation.oracles import Oracles
-from tests.simulation.replica import EPOCH, Replica, counted_tasks, simulated_system
-from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, RunFact, needs
+from tests.simulation.replica import EPOCH, Replica, counted_tasks, current_replica, simulated_system
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, RunFact
 from tests.simulation.storage import Snapshot
-from tests.simulation.user import SELECTED, THINGS, User
+from tests.simulation.user import NAMES, SELECTED, User
 from tests.support.virtual_time import VirtualTimeLoop
-
-THING: Final = GVK("example.com", "v1", "Thing")
 
 _STEPS: Final = (6, 12)
 _PAUSES: Final = (0.05, 0.5, 2.0, 10.0)
-_SETTLE_SECONDS: Final = 900
-_QUIET_SECONDS: Final = 60.0
 _CONTROLLER_SECONDS: Final = 0.4
+_BRIEFLY: Final = (0.02, 0.2, 1.0, 4.0)
+"""How long a change lasts that the user takes back."""
+
 _RESTART_SECONDS: Final = 5.0
 _FIRST_RUN_STEPS, _STEP_SECONDS = 400, 0.02
 """How often, and at which intervals, the first run of an operator is looked for."""
 
-_TIMEOUT_SECONDS: Final = 120.0
-"""How long the last fault may delay an operator: a run that waits for a lost response ends by its timeout."""
-
-_END_SECONDS: Final = 45.0
-"""How long a run lasts at most."""
 _SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
-
-_LARGEST_SIZE: Final = 80
-"""The largest size that a strict schema accepts in a status."""
 
 _UNDONE: Final = 40
 """How many changes a restore undoes at least: after as many new ones, no version shows that there was one."""
 
 _NOTICED_SECONDS: Final = 150.0
 """After this time, every watch knows the version of these changes, in spite of a lost connection or bookmark."""
-
-_ZERO: Final = frozenset(
-    {
-        "ansible_operator_failing_objects",
-        "ansible_operator_oldest_waiting_request_seconds",
-        "controller_runtime_active_workers",
-        "workqueue_depth",
-        "workqueue_unfinished_work_seconds",
-    }
-)
-"""The metrics that are zero at rest."""
 
 _LEASES: Final = {"leader_elect": True, "leader_election_id": "operator", "leader_election_namespace": NAMESPACE}
 
@@ -137,8 +114,10 @@ def _told(history: "History") -> Iterator[None]:
         details = event.get("causes") or event.get("error") or event.get("reason") or event.get("reasons") or ""
         if level in ("error", "critical") or message in _TOLD:
             history.tell(f"  {level}: {message} {name} {details}".rstrip())
-            if message == "Reconcile started":
-                history.oracles.reconcile_started(name, event["causes"])
+            if message == "Reconcile started" and (replica := current_replica()) is not None:
+                history.oracles.reconcile_started(replica, name, event["causes"])
+            if message == "Continuing with an earlier version than the known one":
+                history.oracles.may_be_outdated(name)
             error = sys.exc_info()[1] if event.get("exc_info") else None
             if error is not None and not isinstance(error, KubeError):  # an error of the program
                 history.tell(traceback.format_exc())
@@ -221,12 +200,7 @@ class History:
             await self._step()
         await asyncio.sleep(self.draw.uniform(0, 5))
         self._end_faults()
-        findings = (
-            await self._unsettled("after the faults")
-            or await self._restless()
-            or await self._later()
-            or await self._interrupted()
-        )
+        findings = await Ending(self).findings()
         for replica in self.replicas:
             await replica.stop()
         controllers.cancel()
@@ -256,6 +230,7 @@ class History:
             self._kill: 2,
             self._restart: 1,
             self._delete_what_a_new_operator_makes: 1,
+            self._toggle_briefly: 2,
         }
         if not self._emphases:
             self._emphases = [2.0, *(self.draw.choice(EMPHASES) for _ in range(len(steps) - 1))]
@@ -326,6 +301,13 @@ class History:
                 return
             await asyncio.sleep(_STEP_SECONDS)
 
+    async def _toggle_briefly(self) -> None:
+        """Pause a Thing, or take away its label, and undo this so soon that a watch may tell nothing of it."""
+        toggle, name = self.draw.choice((self.user.toggle_label, self.user.toggle_pause)), self.draw.choice(NAMES)
+        toggle(name)
+        await asyncio.sleep(self.draw.choice(_BRIEFLY))
+        toggle(name)
+
     def _start_replica(self, index: int | None = None) -> None:
         self._numbers += 1
         name = f"operator{self._numbers}"
@@ -352,7 +334,7 @@ class History:
     def _watch(self) -> Watch:
         finalizer = Finalizer(FINALIZER, None, {"state": "absent"}) if self.has_finalizer else None
         return Watch(
-            THING,
+            kinds.THING.gvk,
             RoleContent(self.root / "roles" / "thing"),
             reconcile_period_seconds=self.period,
             timeout_seconds=60.0,
@@ -388,8 +370,6 @@ class History:
                     await replica.end()
                     self._start_replica(index)
 
-    # What must hold in the end.
-
     def _end_faults(self) -> None:
         self.tell("faults end")
         self.network.fault_rate = 0.0
@@ -397,146 +377,9 @@ class History:
             replica.session.restore()
         self.user.end()
 
-    async def _unsettled(self, when: str) -> list[str]:
-        """Wait until nothing differs; return the differences after the limit."""
-        for _ in range(_SETTLE_SECONDS):
-            if not self._differences():
-                return []
-            await asyncio.sleep(1.0)
-        return [f"{when}: {text}" for text in self._differences()]
-
-    async def _later(self) -> list[str]:
-        """Return what later changes don't reach, or reach with more runs than one for each change."""
-        living, before = self.user.living, len(self.facts)
-        for name, spec in living.items():
-            self.user.write_spec(name, spec | {"size": 2000}, is_new=False)
-        if found := await self._unsettled("after a later change"):
-            return found
-        await asyncio.sleep(_END_SECONDS)
-        if self.period is None and len(self.facts) - before != len(living):
-            return [f"{len(self.facts) - before} runs for one change of {len(living)} objects, expected one each"]
-        for name in living:
-            self.server.handle("DELETE", f"{CONFIG_MAPS}/{name}")
-        if found := await self._unsettled("after dependents were deleted"):
-            return found
-        await asyncio.sleep(_END_SECONDS)
-        for name in living:
-            finalizers = self.server.handle("GET", f"{THINGS}/{name}").body["metadata"].get("finalizers") or []
-            if self.has_finalizer and FINALIZER not in finalizers:
-                return [f"{name} has no finalizer after another run"]
-        return self._left_files() + self._memories() + self._wrong_metrics()
-
-    async def _interrupted(self) -> list[str]:
-        """Return the statuses that report a running role after the operators were stopped in the middle of a run."""
-        for name, spec in self.user.living.items():
-            self.user.write_spec(name, spec | {"seconds": 40}, is_new=False)
-        await asyncio.sleep(self.draw.uniform(1, 30))
-        for replica in self.replicas:
-            await replica.stop()
-        found = []
-        for name in self.user.living:
-            status = self.server.handle("GET", f"{THINGS}/{name}").body.get("status") or {}
-            conditions = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or ()}
-            if conditions.get("Running") == ("True", "Running"):
-                found.append(f"{name} is reported as running after the operators have stopped")
-        return found
-
-    def _left_files(self) -> list[str]:
-        """Return the files of runs and of deleted objects that remain at rest."""
-        left = len(list(self.root.glob("replica-*/kubeconfig-*")))
-        going_on = sum(fact.ended is None for fact in self.facts)  # with a period
-        found = [f"{left} kubeconfigs remain, for {going_on} runs"] if left > going_on else []
-        if self.count == 1:
-            things = self.root / "replica-0" / THING.group / THING.version / THING.kind / NAMESPACE
-            workspaces = sorted({path.name for path in things.glob("*")} - self.user.living.keys())
-            found += [f"the workspace of the deleted {name} remains" for name in workspaces]
-        return found
-
-    def _memories(self) -> list[str]:
-        """Return what the operators remember of deleted objects at rest."""
-        keys = {ObjectKey(NAMESPACE, name) for name, spec in self.user.wanted.items() if spec is None}
-        deleted = [obj for _, event, obj in self.server.history if event == "DELETED" and obj["kind"] == THING.kind]
-        living = {self.server.handle("GET", f"{THINGS}/{name}").body["metadata"]["uid"] for name in self.user.living}
-        uids = {obj["metadata"]["uid"] for obj in deleted} - living  # after a restore, some of the deleted exist
-        found: list[str] = []
-        for replica in self.replicas:
-            if (manager := replica.manager) is not None:
-                # The requests that wait in a follower name the causes of living objects, old uids included.
-                found += remembered(manager, keys | (uids if manager.dispatcher.has_started else set()))
-        return [f"{path} remembers a deleted object" for path in found]
-
-    def _wrong_metrics(self) -> list[str]:
-        """Return the metrics of a single operator at rest that report work, failures, or deleted objects."""
-        [*others, replica] = self.replicas
-        if others or self.period is not None or replica.metrics is None:
-            return []
-        samples = [sample for metric in replica.metrics.registry.collect() for sample in metric.samples]
-        found = [f"{each.name} is {each.value:g} at rest" for each in samples if each.name in _ZERO and each.value]
-        counted = {each.labels["name"] for each in samples if each.name == "resource_created_at_seconds"}
-        if counted != self.user.living.keys():
-            found.append(f"metrics have the objects {sorted(counted)}, expected {sorted(self.user.living)}")
-        return found
-
-    async def _restless(self) -> list[str]:
-        """Return the runs that start although nothing changes, or the period that doesn't start any."""
-        await asyncio.sleep(_TIMEOUT_SECONDS)
-        before = len(self.facts)
-        quiet = _QUIET_SECONDS if self.period is None else 3 * _QUIET_SECONDS
-        await asyncio.sleep(quiet)
-        found, living = len(self.facts) - before, self.user.living.values()
-        expected = slack = 0
-        if self.period is not None:
-            expected = sum(int(quiet / (self.period + spec.get("seconds", 1))) for spec in living)
-            slack = 2 * len(living)
-        if abs(found - expected) > slack:
-            return [f"without any change, {found} runs started in {quiet:g} s, expected {expected}"]
-        return [f"later: {text}" for text in self._differences()]
-
-    def _differences(self) -> list[str]:
-        """Return how the cluster differs from what the specs request."""
-        found = []
-        for name, spec in self.user.wanted.items():
-            obj = self.server.handle("GET", f"{THINGS}/{name}")
-            if spec is None:
-                found += [f"{name} isn't deleted"] if obj.status == 200 else []
-                continue
-            if obj.status != 200:
-                found.append(f"{name} doesn't exist")
-                continue
-            for each, data in needs(name, spec, self.user.settings_value).items():
-                made = self.server.handle("GET", f"{CONFIG_MAPS}/{each}")
-                has = made.body.get("data") or {}
-                if made.status != 200 or any(has.get(key) != value for key, value in data.items()):
-                    found.append(f"{name}: ConfigMap {each} should have {data}, has {has or made.status}")
-            if self.manages_status:
-                has_size = not self.is_strict or spec["size"] <= _LARGEST_SIZE
-                found += [f"{name}: {text}" for text in wrong_status(obj.body, spec, has_size=has_size)]
-        return found
-
 
 def _strict_schema(obj: RawObject) -> list[kinds.Problem]:
     """Reject a status with a large size, and conditions without a reason, as the schema of metav1.Condition does."""
     status = obj.get("status") or {}
-    found = [("status.size", "too large")] if (status.get("size") or 0) > _LARGEST_SIZE else []
+    found = [("status.size", "too large")] if (status.get("size") or 0) > LARGEST_SIZE else []
     return found + [("status.conditions", "no reason") for each in status.get("conditions", ()) if not each["reason"]]
-
-
-def wrong_status(obj: RawObject, spec: RawObject, *, has_size: bool) -> list[str]:
-    """Return how the status of a living object differs from that after a success with this spec.
-
-    Without ``has_size``, the API server rejects the size.
-    """
-    status = obj.get("status") or {}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    found = [] if status.get("size") == spec["size"] or not has_size else [f"status.size is {status.get('size')}"]
-    generation = obj["metadata"]["generation"]
-    if status.get("observedGeneration") != generation:
-        found.append(f"observedGeneration is {status.get('observedGeneration')} of {generation}")
-    expected = {"Successful": "True", "Ready": "True", "Failure": "False"}
-    found += [
-        f"{kind} is {conditions.get(kind)}, expected {value}"
-        for kind, value in expected.items()
-        if conditions.get(kind) != value
-    ]
-    found += ["is being deleted"] if is_being_deleted(obj) else []
-    return found

@@ -28,7 +28,8 @@ from rolecall.runner.controller.informer import Informer, Reflector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.election.elector import Elector
-from rolecall.runner.proxy import server
+from rolecall.runner.proxy import read_inspection, server
+from rolecall.runner.proxy.read_inspection import ReadInspector
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.writes import removed_uids
 from rolecall.runner.reconcile import reconciler, status_writer
@@ -184,6 +185,67 @@ def _lost_cancellation() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _judged_once() -> Iterator[None]:
+    """Let a run work with the version that the write of the finalizer or of the mark has returned."""
+    judge, judged = Reconciler._judge, set()
+
+    async def judge_once(self: Reconciler, context: ReconcileContext) -> Result | None:
+        if context.ident in judged:
+            return None
+        judged.add(context.ident)
+        return await judge(self, context)
+
+    with mock.patch.multiple(Reconciler, _judge=judge_once, _fate=lambda *_: None):
+        yield
+
+
+class _NothingRejected(set[ObjectKey]):
+    def add(self, element: ObjectKey) -> None:
+        pass
+
+
+_init = Reconciler.__init__
+
+
+def _without_rejected(self: Reconciler, *args: Any, **options: Any) -> None:
+    _init(self, *args, **options)
+    self.rejected = _NothingRejected()
+
+
+@contextmanager
+def _forgotten_by_reconciles_only() -> Iterator[None]:
+    """Let only a reconcile that finds its object deleted drop the state of it."""
+    forget, clean_up = Reconciler.forget, Reconciler._clean_up
+
+    async def clean(self: Reconciler, key: ObjectKey) -> Result:
+        forget(self, key)
+        return await clean_up(self, key)
+
+    with mock.patch.multiple(Reconciler, _clean_up=clean, forget=lambda *_: None):
+        yield
+
+
+@contextmanager
+def _reads_of_unknown_kinds() -> Iterator[None]:
+    """Let reads pass unfollowed while discovery of their kind fails."""
+    discover = ReadInspector._resource
+
+    async def nothing_if_unknown(self: ReadInspector, info: Any) -> Any:
+        try:
+            return await discover(self, info)
+        except KubeError:
+            return None
+
+    patched = mock.patch.object(ReadInspector, "_resource", nothing_if_unknown)
+    with patched, mock.patch.object(read_inspection, "_RETRY_SECONDS", ()):
+        yield
+
+
+async def _read_once(self: Primaries, key: ObjectKey, _seen: str = "") -> Any:
+    return await self.client.get(self.gvk, key)
+
+
 _TWO: Final = Options(replicas=2)
 
 MUTANTS: Final[dict[str, Mutant]] = {
@@ -204,8 +266,11 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),
     "a-404-forgets-an-object": Mutant(1, _replaced(Reconciler, "_is_known", lambda *_: False)),
     "annotations-are-not-watched": Mutant(1, _replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
-    "outdated-objects-run": Mutant(1, _replaced(reconciler, "REREAD_SECONDS", ())),
+    "outdated-objects-run": Mutant(1, _replaced(Primaries, "read", _read_once)),
     "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
+    "later-versions-are-not-judged": Mutant(1, _judged_once),
+    "changes-of-rejected-objects-are-lost": Mutant(1, _replaced(Reconciler, "__init__", _without_rejected)),
+    "reads-of-unknown-kinds-are-not-followed": Mutant(1, _reads_of_unknown_kinds),
     "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
     "interrupted-runs-are-not-repeated": Mutant(4, _replaced(WatchController, "_on_primary", _only_new_generations)),
     "rejected-status-is-not-reduced": Mutant(2, _replaced(status_writer, "_rejects_values", lambda _: False)),
@@ -220,6 +285,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "finalizer-goes-after-a-failure": Mutant(5, _replaced(Reconciler, "_save", _release_after_failures)),
     "a-failed-watch-ends-the-operator": Mutant(6, _replaced(informer.WatchRetry, "delay_after_failure", _crash)),
     "deleted-objects-are-remembered": Mutant(8, _replaced(Reconciler, "forget", lambda *_: None)),
+    "unselected-objects-are-remembered": Mutant(8, _forgotten_by_reconciles_only, _TWO),
+    "followers-remember-deleted-objects": Mutant(8, _replaced(WorkQueue, "discard_one", lambda *_: None), _TWO),
     "metrics-keep-deleted-objects": Mutant(8, _replaced(ControllerMetrics, "set_created_at", _keep_created_at)),
     "workspaces-remain": Mutant(7, _replaced(Launcher, "remove_workspace", _remove_nothing)),
 }

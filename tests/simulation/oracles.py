@@ -2,6 +2,7 @@
 
 - Runs of one object never overlap, over all replicas (guarantee 3).
 - No run starts for an object that the selector doesn't match.
+- A run works with a version of its object that isn't earlier than the one that its operator knew before.
 - A status reports a success only of the generation of a run that has succeeded, and its size (guarantee 2).
 - The finalizer of an object has run when the object goes (guarantee 5).
 - A replica writes nothing when another one holds the Lease.
@@ -13,10 +14,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from rolecall.kube.metadata import is_being_deleted
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.controller.store import Entry
 from rolecall.runner.election.elector import LEASE
 from tests.simulation.cluster import Answer
+from tests.simulation.kinds import THING
 from tests.simulation.network import Session
+from tests.simulation.replica import Replica
 from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, TOO_LATE
 from tests.simulation.user import THINGS
 
@@ -35,9 +39,12 @@ class Oracles:
     def __init__(self, history: "History") -> None:
         self.findings: list[str] = []
         self._history = history
-        self._seen = 0
+        self._seen = self._runs = 0
         self._started: dict[str, float] = {}
         """When the last reconcile of each object started."""
+        self._known: dict[str, Entry | None] = {}
+        """What the operator knew of each object when its last reconcile started."""
+
         self._identities: dict[str, str] = {}
         self._must_say_farewell: dict[str, bool] = {}
         history.network.observers.append(self._on_request)
@@ -48,16 +55,35 @@ class Oracles:
         self.findings.append(f"at {asyncio.get_running_loop().time():.3f}: {text}")
         self._history.tell(f"FINDING {text}")
 
-    def reconcile_started(self, name: str, causes: list[str]) -> None:
+    def reconcile_started(self, replica: Replica, name: str, causes: list[str]) -> None:
         """Judge the causes of a reconcile: a success isn't repeated because its status was hard to write."""
+        self._judge_versions()
+        informer = replica.manager.informers.get(THING.gvk) if replica.manager is not None else None
+        self._known[name] = informer.store.get(ObjectKey(NAMESPACE, name)) if informer is not None else None
         before, self._started[name] = self._started.get(name, 0.0), asyncio.get_running_loop().time()
         last = next((fact for fact in reversed(self._history.facts) if fact.name == name), None)
         is_success = last is not None and last.status == "successful" and last.started >= before
         if is_success and all(cause.startswith("retry") for cause in causes):
             self.find(f"a successful run of {name} is repeated: {', '.join(causes)}")
 
+    def may_be_outdated(self, name: str) -> None:
+        """Let the next run of an object work with an earlier version: the API server has returned it four times."""
+        self._known.pop(name, None)
+
+    def _judge_versions(self) -> None:
+        """Judge the versions that new runs work with."""
+        for fact in self._history.facts[self._runs :]:
+            known = self._known.get(fact.name)
+            if known is None or known.uid != fact.uid or not known.is_after(str(fact.version)):
+                continue
+            newest = self._history.server.handle("GET", f"{THINGS}/{fact.name}").body["metadata"]
+            if not known.is_after(newest.get("resourceVersion", "")):  # or a restore has undone that version
+                self.find(f"{fact.name} runs with version {fact.version}, although {known.resource_version} is known")
+        self._runs = len(self._history.facts)
+
     def restored(self) -> None:
         """Forget what was undone by a restore of etcd, which no event tells."""
+        self._known.clear()
         for name in self._history.user.living:
             metadata = self._history.server.handle("GET", f"{THINGS}/{name}").body["metadata"]
             self._must_say_farewell[metadata["uid"]] = FINALIZER in (metadata.get("finalizers") or ())
@@ -87,6 +113,7 @@ class Oracles:
             self.find(f"{session.replica} writes {path}, although another replica is the leader")
 
     def _judge_runs(self) -> None:
+        self._judge_versions()
         active: dict[str, str] = {}
         selector = self._history.watches[0].selector
         for fact in self._history.facts[-_RECENT:]:

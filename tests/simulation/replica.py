@@ -60,7 +60,7 @@ class CountedTask(asyncio.Task[Any]):
     def __init__(self, number: int, *arguments: Any, **options: Any) -> None:
         self._number = number
         super().__init__(*arguments, **options)
-        if (replica := _current.get(None)) is not None:
+        if (replica := current_replica()) is not None:
             replica.tasks.append(self)
 
     def __hash__(self) -> int:
@@ -70,6 +70,11 @@ class CountedTask(asyncio.Task[Any]):
 
 _current: ContextVar["Replica"] = ContextVar("replica")
 """The replica that a task belongs to."""
+
+
+def current_replica() -> "Replica | None":
+    """Return the replica that the current task belongs to."""
+    return _current.get(None)
 
 
 def counted_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -52,7 +52,7 @@ def test_fault_that_nothing_finds_fails(monkeypatch: pytest.MonkeyPatch, capsys:
 def test_finding_names_its_seed_and_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tests.simulation.history.wrong_status", lambda *_, **__: ["planted"])
+    monkeypatch.setattr("tests.simulation.ending.wrong_status", lambda *_, **__: ["planted"])
     assert main(["--seeds", "5", "--jobs", "1"]) == 1
     said = capsys.readouterr().out
     assert "seed 5: after the faults" in said

@@ -18,7 +18,7 @@ SELECTED: Final = {"app": "simulated"}
 PAUSED: Final = "rolecall.dev/paused"
 REQUESTED: Final = "rolecall.dev/reconcile-requested-at"
 
-_NAMES: Final = ("a", "b", "c")
+NAMES: Final = ("a", "b", "c")
 _PARTS: Final = ("x", "y")
 
 
@@ -68,7 +68,7 @@ class User:
 
     def change(self) -> None:
         """Create a Thing, or change its spec."""
-        name, size = self._chance.choice(_NAMES), self._chance.randint(1, 99)
+        name, size = self._chance.choice(NAMES), self._chance.randint(1, 99)
         old = self.wanted.get(name)
         spec: RawObject = {"size": size}
         if self._chance.random() < 0.4:
@@ -106,7 +106,7 @@ class User:
 
     def delete(self) -> None:
         """Delete a Thing."""
-        name = self._chance.choice(_NAMES)
+        name = self._chance.choice(NAMES)
         if self.wanted.get(name) is not None:
             self._server.handle("DELETE", f"{THINGS}/{name}")
             self.wanted[name] = None
@@ -115,7 +115,7 @@ class User:
 
     def recreate(self) -> None:
         """Delete a Thing, and create one of its name before anything notices."""
-        name = self._chance.choice(_NAMES)
+        name = self._chance.choice(NAMES)
         if (spec := self.wanted.get(name)) is not None:
             self._server.handle("DELETE", f"{THINGS}/{name}")
             self.wanted[name] = None
@@ -131,29 +131,29 @@ class User:
 
     def delete_dependent(self) -> None:
         """Delete what a run has made."""
-        name = self._chance.choice(_NAMES)
+        name = self._chance.choice(NAMES)
         if self._server.handle("DELETE", f"{CONFIG_MAPS}/{name}").status == 200:
             self._tell(f"user deletes the ConfigMap {name}")
 
     def change_dependent(self) -> None:
         """Change what a run has made."""
-        name = self._chance.choice(_NAMES)
+        name = self._chance.choice(NAMES)
         body = {"data": {"size": "0"}}
         if self._patch(f"{CONFIG_MAPS}/{name}", body).status == 200:
             self._tell(f"user changes the ConfigMap {name}")
 
-    def toggle_pause(self) -> None:
-        """Pause a Thing, or resume it."""
-        name = self._chance.choice(_NAMES)
+    def toggle_pause(self, name: str = "") -> None:
+        """Pause a Thing, or resume it: the one with a name, or any."""
+        name = name or self._chance.choice(NAMES)
         if self.wanted.get(name) is None:
             return
         self._paused ^= {name}
         self._annotate(name, {PAUSED: "true" if name in self._paused else None})
         self._tell(f"user {'pauses' if name in self._paused else 'resumes'} {name}")
 
-    def toggle_label(self) -> None:
-        """Let the selector no longer match a Thing, or match it again."""
-        name = self._chance.choice(_NAMES)
+    def toggle_label(self, name: str = "") -> None:
+        """Let the selector no longer match a Thing, or match it again: the one with a name, or any."""
+        name = name or self._chance.choice(NAMES)
         if self.wanted.get(name) is None:
             return
         self._unselected ^= {name}
@@ -166,7 +166,7 @@ class User:
 
     def request(self) -> None:
         """Request a reconcile."""
-        name = self._chance.choice(_NAMES)
+        name = self._chance.choice(NAMES)
         if self.wanted.get(name) is not None:
             self._requests += 1
             self._annotate(name, {REQUESTED: str(self._requests)})
@@ -181,7 +181,7 @@ class User:
 
     def remove_finalizer(self) -> None:
         """Remove the operator's finalizer from a Thing."""
-        name = self._chance.choice(_NAMES)
+        name = self._chance.choice(NAMES)
         if self.wanted.get(name) is not None:
             body = {"metadata": {"finalizers": None}}
             self._patch(f"{THINGS}/{name}", body)

@@ -10,6 +10,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
@@ -69,6 +70,8 @@ class Rig:
     reports: list[str]
     metrics: OperatorMetrics
     reconciler: Reconciler
+    known: dict[ObjectKey, Entry]
+    """What the informer has."""
 
     @property
     def key(self) -> ObjectKey:
@@ -103,7 +106,8 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
     events: list[EventSpec] = []
     reports: list[str] = []
     metrics = OperatorMetrics("test", [THING])
-    primaries = Primaries(world.client, THING, own_writes, may_write)
+    known: dict[ObjectKey, Entry] = {}
+    primaries = Primaries(world.client, THING, own_writes, may_write, known.get)
     reconciler = Reconciler(
         watch=watched,
         primaries=primaries,
@@ -118,7 +122,7 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
         default_period_seconds=DEFAULT_PERIOD_SECONDS,
         metrics=metrics.controller(THING, workers=1),
     )
-    return Rig(world, runner, own_writes, self_triggers, events, reports, metrics, reconciler)
+    return Rig(world, runner, own_writes, self_triggers, events, reports, metrics, reconciler, known)
 
 
 def finalizer(**variables: Any) -> Finalizer:

@@ -52,6 +52,14 @@ def resource_version_of(obj: RawObject) -> str:
     return str(metadata_of(obj).get("resourceVersion") or "")
 
 
+def is_later(version: str, other: str) -> bool:
+    """Return whether a resourceVersion is later than another of the same kind.
+
+    They are ordered if they are numbers, since Kubernetes 1.35 by contract.
+    """
+    return version.isdecimal() and other.isdecimal() and int(version) > int(other)
+
+
 def generation_of(obj: RawObject) -> int:
     """Return the object's generation, 0 for kinds without one."""
     found = metadata_of(obj).get("generation")

@@ -170,8 +170,8 @@ class WatchController:
             discovery=context.discovery,
             environment=context.environment,
         )
-        primaries = Primaries(context.manager.client, self.watch.gvk, context.own_writes, context.may_write)
-
+        known = self.primaries.store.get
+        primaries = Primaries(context.manager.client, self.watch.gvk, context.own_writes, context.may_write, known)
         readiness = Readiness.of_watch(self.watch, default=settings.ready_conditions)
 
         def report(obj: RawObject, problem: str) -> None:
@@ -201,7 +201,6 @@ class WatchController:
             self_triggers=self._self_triggers,
             events=EventReporter(context.events.record),
             default_period_seconds=settings.reconcile_period_seconds,
-            known=self.primaries.store.get,
             metrics=self._metrics,
             recorder=context.recorder,
             reads=self.reads,

@@ -24,6 +24,7 @@ from rolecall.kube.metadata import (
     PRIMARY_TYPE_ANNOTATION,
     generation_of,
     is_being_deleted,
+    is_later,
     metadata_of,
     owner_references_of,
     shared,
@@ -169,9 +170,8 @@ class Entry:
         )
 
     def is_after(self, resource_version: str) -> bool:
-        """Return whether this is a later version than another; versions of one kind are ordered if they are numbers."""
-        version = self.resource_version
-        return version.isdecimal() and resource_version.isdecimal() and int(version) > int(resource_version)
+        """Return whether this is a later version than another."""
+        return is_later(self.resource_version, resource_version)
 
     def tombstone(self, gvk: GVK) -> RawObject:
         """Return the known parts of a deleted object: kind, names, version and labels."""

@@ -42,7 +42,6 @@ from rolecall.kube.quantities import format_duration, parse_non_negative_duratio
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
-from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import SHORTEST_PERIOD_SECONDS, Cause, Priority
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
@@ -70,9 +69,6 @@ FINALIZER_REQUEUE_SECONDS = 5.0
 
 ABSENT_SECONDS = 1.0
 """The delay after the API server doesn't find an object whose deletion the informer hasn't seen, usually a moment."""
-
-REREAD_SECONDS = (0.1, 0.5, 2.5)
-"""The delays before an object is read again of which the informer has a later version."""
 
 LONG_RUN_SECONDS = 1.0
 """An object whose last run took longer is marked as running before its next run, even if it hasn't changed."""
@@ -102,8 +98,6 @@ class Reconciler:
     self_triggers: SelfTriggers
     events: EventReporter
     default_period_seconds: float
-    known: Callable[[ObjectKey], Entry | None] = lambda _key: None
-    """Returns the informer's entry for an object."""
     metrics: "ControllerMetrics | None" = None
     recorder: RunRecorder | None = None
     reads: ReadTriggers | None = None
@@ -179,31 +173,14 @@ class Reconciler:
 
     def _is_known(self, context: ReconcileContext) -> bool:
         """Return whether the informer has the object that was read, or any of its name if none was."""
-        known = self.known(context.key)
+        known = self.primaries.known(context.key)
         return known is not None and (not context.obj or known.uid == uid_of(context.obj))
-
-    async def _read(self, key: ObjectKey) -> RawObject:
-        """Return an object, in the version that the informer has or a later one.
-
-        A gateway, or a cache that lags, may respond with an earlier version. The run would work with that, and nothing
-        would start another one for the change. If it lags for long, the object is returned anyway: after a restore of
-        the cluster, the informer's version may be one of the past.
-        """
-        delays = iter(REREAD_SECONDS)
-        while True:
-            obj, known = await self.primaries.client.get(self.watch.gvk, key), self.known(key)
-            if known is None or known.uid != uid_of(obj) or not known.is_after(resource_version_of(obj)):
-                return obj
-            if (seconds := next(delays, None)) is None:
-                logger.warning("Continuing with an earlier version than the informer has")
-                return obj
-            await asyncio.sleep(seconds)
 
     async def _prepare(self, context: ReconcileContext) -> Result | None:
         """Read the object and write what must be there before the run; return a result if there is to be no run."""
         key, finalizer = context.key, self.watch.finalizer
         self.rejected.add(key)  # a change from now on must not get lost if this version can't be read
-        context.obj = await self._read(key)
+        context.obj = await self.primaries.read(key)
         self.rejected.discard(key)
         self.self_triggers.run_started(key, context.obj)
         if (ended := await self._judge(context)) is not None:

@@ -1,8 +1,8 @@
 """Reads and writes the primaries of one kind and their status, and repeats writes that must not get lost.
 
 An object may be deleted and recreated at any time. The outcome of a run belongs to the object that the run worked for:
-another object of the same name counts as not found. With leader election, nothing is written once another replica may
-be the leader.
+another object of the same name counts as not found. A read never returns an earlier version than the operator has seen.
+With leader election, nothing is written once another replica may be the leader.
 
 A new status is computed from the object as it is at that moment and written with its resourceVersion, so no change of
 another client is lost. After a conflict, the object is read and written again; while the API server is unavailable, the
@@ -33,8 +33,9 @@ from rolecall.kube.errors import (
     UnreachableError,
 )
 from rolecall.kube.json_values import all_values
-from rolecall.kube.metadata import generation_of, status_of, uid_of
+from rolecall.kube.metadata import generation_of, is_later, resource_version_of, status_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.controller.store import Entry
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile.status import (
     ConditionContext,
@@ -51,6 +52,9 @@ from rolecall.system.clock import SYSTEM_CLOCK
 from rolecall.system.logs import get_logger
 
 logger = get_logger("status")
+REREAD_SECONDS = (0.1, 0.5, 2.5)
+"""The delays before an object is read again of which the operator knows a later version."""
+
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 2.0
 REJECTED_SECONDS = 60.0
 BAD_VALUES = frozenset({400, 422})
@@ -109,11 +113,31 @@ class Primaries:
     gvk: GVK
     own_writes: OwnWrites
     may_write: Callable[[], bool] = lambda: True
+    known: Callable[[ObjectKey], Entry | None] = lambda _key: None
+    """Returns the informer's entry for an object."""
+
+    async def read(self, key: ObjectKey, seen: str = "") -> RawObject:
+        """Return an object, in the version ``seen`` or a later one, and in no earlier one than the informer has.
+
+        A gateway, or a cache that lags, may respond with an earlier version. A run would work with that, or a status
+        would count as written, and nothing would follow for the change. If it lags for long, the object is returned
+        anyway: after a restore of the cluster, the known version may be one of the past.
+        """
+        delays = iter(REREAD_SECONDS)
+        while True:
+            found, known = await self.client.get(self.gvk, key), self.known(key)
+            version = resource_version_of(found)
+            if not is_later(seen, version) and (known is None or not known.is_after(version)):
+                return found
+            if (seconds := next(delays, None)) is None:
+                logger.warning("Continuing with an earlier version than the known one")
+                return found
+            await asyncio.sleep(seconds)
 
     async def read_again(self, obj: RawObject) -> RawObject:
         """Return a primary as it is now. Raise NotFoundError if it was deleted, even if another has its name."""
         key = ObjectKey.of_object(obj)
-        found = await self.client.get(self.gvk, key)
+        found = await self.read(key, resource_version_of(obj))
         if uid_of(found) != uid_of(obj):
             raise NotFoundError(404, "NotFound", f"{key} was deleted; another object has its name now")
         return found

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.metadata import is_later, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.system.clock import SYSTEM_CLOCK
@@ -152,9 +152,5 @@ class SelfTriggers:
             return not (isinstance(cause, PrimaryCause) and cause.changed_spec) or key in self._requested_requeue
         # Rule 2
         uid, version, _ = self._started.get(key, _NEVER_STARTED)
-        # Versions of one object are ordered since Kubernetes 1.35; other strings are only compared for equality.
-        if not is_primary or uid != cause.uid:
-            return False
-        if version.isdigit() and cause.resource_version.isdigit():
-            return int(cause.resource_version) <= int(version)
-        return version == cause.resource_version
+        was_read = version == cause.resource_version or is_later(version, cause.resource_version)
+        return is_primary and uid == cause.uid and was_read

@@ -18,6 +18,7 @@ from rolecall.kube.errors import (
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
+from rolecall.runner.reconcile import status_writer
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
 from rolecall.runner.runs.outcome import Outcome, Reported
 from rolecall.runner.runs.own_writes import OwnWrites
@@ -69,6 +70,25 @@ async def test_recreated_object_gets_no_status_of_its_predecessor(
         await writer.mark_paused(one)
     assert await writer.mark_running(one) is None
     assert cluster.writes == []
+
+
+async def test_status_from_before_the_mark_does_not_count_as_written(
+    writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that lags returns the object without the mark of the run, and then its status would be the new one."""
+    await writer.write(one, SUCCESS)
+    before, get = await world.get(THING, "one"), cluster.get
+    marked = await writer.mark_running(before)
+    assert marked is not None
+    left = [before] * 3
+
+    async def lagging(gvk: GVK, key: ObjectKey) -> RawObject:
+        return left.pop() if left else await get(gvk, key)
+
+    monkeypatch.setattr(cluster, "get", lagging)
+    monkeypatch.setattr(status_writer, "REREAD_SECONDS", (0.0, 0.0, 0.0))
+    await writer.write(marked, SUCCESS)
+    assert condition(await get(THING, ONE), "Running")["reason"] == "Successful"
 
 
 async def test_observed_generation_is_that_of_the_run(writer: StatusWriter, one: RawObject, world: World) -> None:

@@ -1,0 +1,200 @@
+"""What must hold at the end of a history, when its faults have ended and all is quiet.
+
+Then the cluster is as if there had been no fault (``_differences``), no run starts without a cause, a later change is
+still seen, and nothing is left of what no longer exists: no files, no memory, no metrics.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from rolecall.kube.metadata import is_being_deleted
+from rolecall.kube.references import ObjectKey, RawObject
+from tests.simulation.kinds import THING
+from tests.simulation.memory import remembered
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, needs
+from tests.simulation.user import THINGS
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+
+LARGEST_SIZE: Final = 80
+"""The largest size that a strict schema accepts in a status."""
+
+_SETTLE_SECONDS: Final = 900
+_QUIET_SECONDS: Final = 60.0
+
+_TIMEOUT_SECONDS: Final = 120.0
+"""How long the last fault may delay an operator: a run that waits for a lost response ends by its timeout."""
+
+_END_SECONDS: Final = 45.0
+"""How long a run lasts at most."""
+
+_ZERO: Final = frozenset(
+    {
+        "ansible_operator_failing_objects",
+        "ansible_operator_oldest_waiting_request_seconds",
+        "controller_runtime_active_workers",
+        "workqueue_depth",
+        "workqueue_unfinished_work_seconds",
+    }
+)
+"""The metrics that are zero at rest."""
+
+
+class Ending:
+    """The end of one history."""
+
+    def __init__(self, history: "History") -> None:
+        self._history, self._server, self._user = history, history.server, history.user
+
+    async def findings(self) -> list[str]:
+        """Return what doesn't hold: the findings of the first check with any. The operators stop in between."""
+        return (
+            await self._unsettled("after the faults")
+            or await self._restless()
+            or await self._later()
+            or await self._interrupted()
+        )
+
+    async def _unsettled(self, when: str) -> list[str]:
+        """Wait until nothing differs; return the differences after the limit."""
+        for _ in range(_SETTLE_SECONDS):
+            if not self._differences():
+                return []
+            await asyncio.sleep(1.0)
+        return [f"{when}: {text}" for text in self._differences()]
+
+    async def _later(self) -> list[str]:
+        """Return what later changes don't reach, or reach with more runs than one for each change."""
+        living, before = self._user.living, len(self._history.facts)
+        for name, spec in living.items():
+            self._user.write_spec(name, spec | {"size": 2000}, is_new=False)
+        if found := await self._unsettled("after a later change"):
+            return found
+        await asyncio.sleep(_END_SECONDS)
+        if self._history.period is None and len(self._history.facts) - before != len(living):
+            return [
+                f"{len(self._history.facts) - before} runs for one change of {len(living)} objects, expected one each"
+            ]
+        for name in living:
+            self._server.handle("DELETE", f"{CONFIG_MAPS}/{name}")
+        if found := await self._unsettled("after dependents were deleted"):
+            return found
+        await asyncio.sleep(_END_SECONDS)
+        for name in living:
+            finalizers = self._server.handle("GET", f"{THINGS}/{name}").body["metadata"].get("finalizers") or []
+            if self._history.has_finalizer and FINALIZER not in finalizers:
+                return [f"{name} has no finalizer after another run"]
+        return self._left_files() + self._memories() + self._wrong_metrics()
+
+    async def _interrupted(self) -> list[str]:
+        """Return the statuses that report a running role after the operators were stopped in the middle of a run."""
+        for name, spec in self._user.living.items():
+            self._user.write_spec(name, spec | {"seconds": 40}, is_new=False)
+        await asyncio.sleep(self._history.draw.uniform(1, 30))
+        for replica in self._history.replicas:
+            await replica.stop()
+        found = []
+        for name in self._user.living:
+            status = self._server.handle("GET", f"{THINGS}/{name}").body.get("status") or {}
+            conditions = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or ()}
+            if conditions.get("Running") == ("True", "Running"):
+                found.append(f"{name} is reported as running after the operators have stopped")
+        return found
+
+    def _left_files(self) -> list[str]:
+        """Return the files of runs and of deleted objects that remain at rest."""
+        left = len(list(self._history.root.glob("replica-*/kubeconfig-*")))
+        going_on = sum(fact.ended is None for fact in self._history.facts)  # with a period
+        found = [f"{left} kubeconfigs remain, for {going_on} runs"] if left > going_on else []
+        if self._history.count == 1:
+            things = self._history.root / "replica-0" / THING.gvk.group / THING.gvk.version / THING.gvk.kind / NAMESPACE
+            workspaces = sorted({path.name for path in things.glob("*")} - self._user.living.keys())
+            found += [f"the workspace of the deleted {name} remains" for name in workspaces]
+        return found
+
+    def _memories(self) -> list[str]:
+        """Return what the operators remember of deleted objects at rest."""
+        keys = {ObjectKey(NAMESPACE, name) for name, spec in self._user.wanted.items() if spec is None}
+        deleted = [
+            obj for _, event, obj in self._server.history if event == "DELETED" and obj["kind"] == THING.gvk.kind
+        ]
+        living = {self._server.handle("GET", f"{THINGS}/{name}").body["metadata"]["uid"] for name in self._user.living}
+        uids = {obj["metadata"]["uid"] for obj in deleted} - living  # after a restore, some of the deleted exist
+        found: list[str] = []
+        for replica in self._history.replicas:
+            if (manager := replica.manager) is not None:
+                # The requests that wait in a follower name the causes of living objects, old uids included.
+                found += remembered(manager, keys | (uids if manager.dispatcher.has_started else set()))
+        return [f"{path} remembers a deleted object" for path in found]
+
+    def _wrong_metrics(self) -> list[str]:
+        """Return the metrics of a single operator at rest that report work, failures, or deleted objects."""
+        [*others, replica] = self._history.replicas
+        if others or self._history.period is not None or replica.metrics is None:
+            return []
+        samples = [sample for metric in replica.metrics.registry.collect() for sample in metric.samples]
+        found = [f"{each.name} is {each.value:g} at rest" for each in samples if each.name in _ZERO and each.value]
+        counted = {each.labels["name"] for each in samples if each.name == "resource_created_at_seconds"}
+        if counted != self._user.living.keys():
+            found.append(f"metrics have the objects {sorted(counted)}, expected {sorted(self._user.living)}")
+        return found
+
+    async def _restless(self) -> list[str]:
+        """Return the runs that start although nothing changes, or the period that doesn't start any."""
+        await asyncio.sleep(_TIMEOUT_SECONDS)
+        before = len(self._history.facts)
+        quiet = _QUIET_SECONDS if self._history.period is None else 3 * _QUIET_SECONDS
+        await asyncio.sleep(quiet)
+        found, living = len(self._history.facts) - before, self._user.living.values()
+        expected = slack = 0
+        if self._history.period is not None:
+            expected = sum(int(quiet / (self._history.period + spec.get("seconds", 1))) for spec in living)
+            slack = 2 * len(living)
+        if abs(found - expected) > slack:
+            return [f"without any change, {found} runs started in {quiet:g} s, expected {expected}"]
+        return await self._unsettled("later")
+
+    def _differences(self) -> list[str]:
+        """Return how the cluster differs from what the specs request."""
+        found = []
+        for name, spec in self._user.wanted.items():
+            obj = self._server.handle("GET", f"{THINGS}/{name}")
+            if spec is None:
+                found += [f"{name} isn't deleted"] if obj.status == 200 else []
+                continue
+            if obj.status != 200:
+                found.append(f"{name} doesn't exist")
+                continue
+            for each, data in needs(name, spec, self._user.settings_value).items():
+                made = self._server.handle("GET", f"{CONFIG_MAPS}/{each}")
+                has = made.body.get("data") or {}
+                if made.status != 200 or any(has.get(key) != value for key, value in data.items()):
+                    found.append(f"{name}: ConfigMap {each} should have {data}, has {has or made.status}")
+            if self._history.manages_status:
+                has_size = not self._history.is_strict or spec["size"] <= LARGEST_SIZE
+                found += [f"{name}: {text}" for text in wrong_status(obj.body, spec, has_size=has_size)]
+        return found
+
+
+def wrong_status(obj: RawObject, spec: RawObject, *, has_size: bool) -> list[str]:
+    """Return how the status of a living object differs from that after a success with this spec.
+
+    Without ``has_size``, the API server rejects the size.
+    """
+    status = obj.get("status") or {}
+    reasons = {each["type"]: each["reason"] for each in status.get("conditions") or ()}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    found = [] if status.get("size") == spec["size"] or not has_size else [f"status.size is {status.get('size')}"]
+    generation = obj["metadata"]["generation"]
+    if status.get("observedGeneration") != generation:
+        found.append(f"observedGeneration is {status.get('observedGeneration')} of {generation}")
+    expected = {"Successful": "True", "Ready": "True", "Failure": "False"}
+    found += [
+        f"{kind} is {conditions.get(kind)}, expected {value}"
+        for kind, value in expected.items()
+        if conditions.get(kind) != value
+    ]
+    found += [] if reasons.get("Running") == "Successful" else [f"the reason of Running is {reasons.get('Running')}"]
+    found += ["is being deleted"] if is_being_deleted(obj) else []
+    return found
