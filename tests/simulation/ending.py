@@ -52,6 +52,7 @@ class Ending:
         return (
             await self._unsettled("after the faults")
             or await self._restless()
+            or await self._forgotten()
             or await self._later()
             or await self._interrupted()
         )
@@ -63,6 +64,15 @@ class Ending:
                 return []
             await asyncio.sleep(1.0)
         return [f"{when}: {text}" for text in self._differences()]
+
+    async def _forgotten(self) -> list[str]:
+        """Return what is no longer followed of what runs have read and made during the faults."""
+        self._user.set_settings()
+        if found := await self._unsettled("after a change of what was read"):
+            return found
+        for name in self._user.living:
+            self._server.handle("DELETE", f"{CONFIG_MAPS}/{name}")
+        return await self._unsettled("after dependents of the time of the faults were deleted")
 
     async def _later(self) -> list[str]:
         """Return what later changes don't reach, or reach with more runs than one for each change."""

@@ -39,6 +39,9 @@ from tests.support.virtual_time import VirtualTimeLoop
 _STEPS: Final = (6, 12)
 _PAUSES: Final = (0.05, 0.5, 2.0, 10.0)
 _CONTROLLER_SECONDS: Final = 0.4
+_MOMENTS: Final = (0.003, 0.03, 0.1, 0.3)
+"""How soon after a change another one follows: during the first requests of its reconcile."""
+
 _BRIEFLY: Final = (0.02, 0.2, 1.0, 4.0)
 """How long a change lasts that the user takes back."""
 
@@ -302,8 +305,13 @@ class History:
             await asyncio.sleep(_STEP_SECONDS)
 
     async def _toggle_briefly(self) -> None:
-        """Pause a Thing, or take away its label, and undo this so soon that a watch may tell nothing of it."""
+        """Pause a Thing, or take away its label, while it begins to be reconciled, and undo this soon.
+
+        A watch may tell nothing of it.
+        """
         toggle, name = self.draw.choice((self.user.toggle_label, self.user.toggle_pause)), self.draw.choice(NAMES)
+        self.user.change(name)
+        await asyncio.sleep(self.draw.choice(_MOMENTS))
         toggle(name)
         await asyncio.sleep(self.draw.choice(_BRIEFLY))
         toggle(name)

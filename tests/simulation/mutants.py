@@ -6,9 +6,11 @@ within its time is a gap in the faults or oracles, not in the number of seeds.
 """
 
 import asyncio
+import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -297,23 +299,38 @@ def find_all(root: Path, jobs: int, only: str | None) -> int:
     names = [only] if only else list(MUTANTS)
     missed = 0
     with ProcessPoolExecutor(jobs) as pool:
-        for name, (line, is_found) in zip(names, pool.map(partial(_find, root), names), strict=True):
+        for name in names:
+            line, is_found = _find(pool, root, name, jobs)
             missed += not is_found
             print(f"{name} (guarantee {MUTANTS[name].guarantee}): {line}", flush=True)
     print(f"{len(names) - missed} of {len(names)} mutants found")
     return 1 if missed else 0
 
 
-def _find(root: Path, name: str) -> tuple[str, bool]:
+def _find(pool: ProcessPoolExecutor, root: Path, name: str, jobs: int) -> tuple[str, bool]:
     """Play histories with a mutant until one has a finding; return a line about it, and whether there was one."""
-    mutant, started, seed = MUTANTS[name], time.perf_counter(), 0
+    started = time.perf_counter()
+    waiting: deque[tuple[int, Future[list[str]]]] = deque()
+    for seed in itertools.count(1):
+        waiting.append((seed, pool.submit(_findings, root, name, seed)))
+        if len(waiting) <= 2 * jobs:  # as many as keep all processes busy
+            continue
+        played, future = waiting.popleft()
+        findings, seconds = future.result(), time.perf_counter() - started
+        if findings or seconds >= LIMIT_SECONDS:
+            break
+    for _, future in waiting:
+        future.cancel()
+    if findings:
+        return f"seed {played} after {seconds:.1f} s: {findings[0][:200]}", True
+    return f"NOT FOUND by {played} histories in {seconds:.0f} s", False
+
+
+def _findings(root: Path, name: str, seed: int) -> list[str]:
+    """Return the findings of a history with a mutant."""
+    mutant = MUTANTS[name]
     with mutant.plant():
-        while (seconds := time.perf_counter() - started) < LIMIT_SECONDS:
-            seed += 1
-            try:
-                findings = play(seed, root / f"{name}-{seed}", mutant.options).findings
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a history that can't go on is a finding
-                findings = [repr(error)]
-            if findings:
-                return f"seed {seed} after {time.perf_counter() - started:.1f} s: {findings[0][:200]}", True
-    return f"NOT FOUND by {seed} histories in {seconds:.0f} s", False
+        try:
+            return play(seed, root / f"{name}-{seed}", mutant.options).findings
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a history that can't go on is a finding
+            return [repr(error)]

@@ -66,9 +66,9 @@ class User:
         self._paused.clear()
         self._unselected.clear()
 
-    def change(self) -> None:
-        """Create a Thing, or change its spec."""
-        name, size = self._chance.choice(NAMES), self._chance.randint(1, 99)
+    def change(self, name: str = "") -> None:
+        """Create a Thing, or change its spec: the one with a name, or any."""
+        name, size = name or self._chance.choice(NAMES), self._chance.randint(1, 99)
         old = self.wanted.get(name)
         spec: RawObject = {"size": size}
         if self._chance.random() < 0.4:
