@@ -11,8 +11,8 @@ from rolecall.kube.metadata import is_being_deleted
 from rolecall.kube.references import ObjectKey, RawObject
 from tests.simulation.kinds import THING
 from tests.simulation.memory import remembered
-from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, needs
-from tests.simulation.user import THINGS
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, PRUNE_SECONDS, needs
+from tests.simulation.user import PARTS, THINGS
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -28,6 +28,9 @@ _TIMEOUT_SECONDS: Final = 120.0
 
 _END_SECONDS: Final = 45.0
 """How long a run lasts at most."""
+
+_PRUNED_SECONDS: Final = PRUNE_SECONDS + 4 * _END_SECONDS
+"""After this time, what an edit has taken away is pruned."""
 
 _ZERO: Final = frozenset(
     {
@@ -54,6 +57,7 @@ class Ending:
             or await self._restless()
             or await self._forgotten()
             or await self._later()
+            or await self._kept()
             or await self._interrupted()
         )
 
@@ -82,10 +86,10 @@ class Ending:
         if found := await self._unsettled("after a later change"):
             return found
         await asyncio.sleep(_END_SECONDS)
-        if self._history.period is None and len(self._history.facts) - before != len(living):
-            return [
-                f"{len(self._history.facts) - before} runs for one change of {len(living)} objects, expected one each"
-            ]
+        runs = len(self._history.facts) - before
+        is_counted = self._history.period is None and not self._history.prunes  # both run without a change
+        if is_counted and runs != len(living):
+            return [f"{runs} runs for one change of {len(living)} objects, expected one each"]
         for name in living:
             self._server.handle("DELETE", f"{CONFIG_MAPS}/{name}")
         if found := await self._unsettled("after dependents were deleted"):
@@ -96,6 +100,24 @@ class Ending:
             if self._history.has_finalizer and FINALIZER not in finalizers:
                 return [f"{name} has no finalizer after another run"]
         return self._left_files() + self._memories() + self._wrong_metrics()
+
+    async def _kept(self) -> list[str]:
+        """Return the parts that aren't pruned although an edit took them away, or are gone without pruning."""
+        both, left = {"parts": list(PARTS)}, {"parts": list(PARTS[1:])}
+        regret_seconds = self._history.draw.uniform(2 * PRUNE_SECONDS, 4 * PRUNE_SECONDS)
+        for parts, seconds in ((both, _PRUNED_SECONDS), (left, regret_seconds), (both, _PRUNED_SECONDS), (left, 0)):
+            for name, spec in self._user.living.items():
+                self._user.write_spec(name, spec | parts | {"seconds": 12}, is_new=False)
+            await asyncio.sleep(seconds)
+        if found := await self._unsettled("after changes of parts"):
+            return found
+        await asyncio.sleep(_PRUNED_SECONDS)
+        for name in self._user.living:
+            part = self._server.handle("GET", f"{CONFIG_MAPS}/{name}-{PARTS[0]}")
+            is_kept = not self._history.prunes or part.body["metadata"].get("uid") in self._user.made
+            if (part.status == 200) != is_kept:
+                found.append(f"{name}-{PARTS[0]} {'is kept' if part.status == 200 else 'is gone'}")
+        return found
 
     async def _interrupted(self) -> list[str]:
         """Return the statuses that report a running role after the operators were stopped in the middle of a run."""

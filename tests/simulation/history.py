@@ -177,6 +177,7 @@ class History:
         self.has_finalizer = self.draw.random() < 0.6
         self.period = 20.0 if self.draw.random() < 0.2 else None
         self.has_selector = self.draw.random() < 0.4
+        self.prunes = self.draw.random() < 0.3
         self.manages_status = self.draw.random() < 0.75
         self.watches = (self._watch(),)
         self.oracles = Oracles(self)
@@ -222,6 +223,7 @@ class History:
             user.set_settings: 2,
             user.delete_dependent: 3,
             user.change_dependent: 1,
+            user.make_part: 1,
             user.toggle_pause: 1,
             user.toggle_label: 2,
             user.request: 1,
@@ -346,6 +348,7 @@ class History:
             RoleContent(self.root / "roles" / "thing"),
             reconcile_period_seconds=self.period,
             timeout_seconds=60.0,
+            variables={"prunes": True} if self.prunes else {},
             watch_reads=True,
             manage_status=self.manages_status,
             selector=LabelSelector.compile({"matchLabels": SELECTED} if self.has_selector else None),

@@ -30,12 +30,14 @@ from rolecall.runner.controller.informer import Informer, Reflector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.election.elector import Elector
-from rolecall.runner.proxy import read_inspection, server
+from rolecall.runner.proxy import read_inspection, seen_objects, server
 from rolecall.runner.proxy.read_inspection import ReadInspector
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.writes import removed_uids
-from rolecall.runner.reconcile import reconciler, status_writer
+from rolecall.runner.prune.observations import Observations
+from rolecall.runner.reconcile import pruner, reconciler, status_writer
 from rolecall.runner.reconcile.context import ReconcileContext
+from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.runs.launcher import Launcher
@@ -248,6 +250,18 @@ async def _read_once(self: Primaries, key: ObjectKey, _seen: str = "") -> Any:
     return await self.client.get(self.gvk, key)
 
 
+async def _check_nothing(*_: object) -> None:
+    pass
+
+
+@contextmanager
+def _own_whoever_made_it() -> Iterator[None]:
+    """Let what another client has made belong to the object whose role uses it."""
+    own = partial(mock.patch.object, attribute="is_own", return_value=True)
+    with own(pruner), own(seen_objects):
+        yield
+
+
 _TWO: Final = Options(replicas=2)
 
 MUTANTS: Final[dict[str, Mutant]] = {
@@ -273,6 +287,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "later-versions-are-not-judged": Mutant(1, _judged_once),
     "changes-of-rejected-objects-are-lost": Mutant(1, _replaced(Reconciler, "__init__", _without_rejected)),
     "reads-of-unknown-kinds-are-not-followed": Mutant(1, _reads_of_unknown_kinds),
+    "prune-compares-nothing": Mutant(1, _replaced(Observations, "names", lambda *_: False)),
+    "prune-does-not-look-again": Mutant(1, _replaced(Pruner, "_check_primary", _check_nothing)),
+    "prune-takes-what-others-made": Mutant(1, _own_whoever_made_it),
     "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
     "interrupted-runs-are-not-repeated": Mutant(4, _replaced(WatchController, "_on_primary", _only_new_generations)),
     "rejected-status-is-not-reduced": Mutant(2, _replaced(status_writer, "_rejects_values", lambda _: False)),

@@ -7,10 +7,11 @@
 - The finalizer of an object has run when the object goes (guarantee 5).
 - A replica writes nothing when another one holds the Lease.
 - Nothing is written after the end of a run.
-- Nothing is deleted by the operator: no role here deletes, and only runs may.
+- The operator deletes only what a run has made, and no spec has requested for a moment, if the role prunes.
 """
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 from rolecall.kube.metadata import is_being_deleted
@@ -21,14 +22,17 @@ from tests.simulation.cluster import Answer
 from tests.simulation.kinds import THING
 from tests.simulation.network import Session
 from tests.simulation.replica import Replica
-from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, TOO_LATE
-from tests.simulation.user import THINGS
+from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, TOO_LATE, needs
+from tests.simulation.user import PARTS, THINGS
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
 _RECENT = 40
 """More runs than can be active."""
+
+_EDIT_SECONDS = 5.0
+"""An edit that happens between the operator's last look at a spec and its deletion comes too late."""
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
@@ -44,6 +48,9 @@ class Oracles:
         """When the last reconcile of each object started."""
         self._known: dict[str, Entry | None] = {}
         """What the operator knew of each object when its last reconcile started."""
+
+        self._needed_since: dict[str, float] = {}
+        """Since when the specs request each ConfigMap."""
 
         self._identities: dict[str, str] = {}
         self._must_say_farewell: dict[str, bool] = {}
@@ -84,6 +91,8 @@ class Oracles:
     def restored(self) -> None:
         """Forget what was undone by a restore of etcd, which no event tells."""
         self._known.clear()
+        for name, spec in self._history.user.wanted.items():
+            self._note_needs(name, spec)
         for name in self._history.user.living:
             metadata = self._history.server.handle("GET", f"{THINGS}/{name}").body["metadata"]
             self._must_say_farewell[metadata["uid"]] = FINALIZER in (metadata.get("finalizers") or ())
@@ -95,9 +104,18 @@ class Oracles:
         if method == "POST" and body["metadata"].get("name") == TOO_LATE:
             self.find("a process that has outlived its run writes")
         if method == "DELETE" and not path.startswith(_LEASES):
-            self.find(f"{session.replica} deletes {path}")
+            self._judge_deletion(session, path, body)
         self._judge_lease(session, path, body)
         self._judge_runs()
+
+    def _judge_deletion(self, session: Session, path: str, body: Any) -> None:
+        """Judge whether the operator may delete an object: no role deletes."""
+        name = path.removeprefix(f"{CONFIG_MAPS}/")
+        uid = ((body or {}).get("preconditions") or {}).get("uid")
+        is_part = name.partition("-")[2] in (*PARTS, "count")
+        needed_for = asyncio.get_running_loop().time() - self._needed_since.get(name, math.inf)
+        if not (self._history.prunes and is_part) or uid in self._history.user.made or needed_for > _EDIT_SECONDS:
+            self.find(f"{session.replica} deletes {path}")
 
     def _judge_lease(self, session: Session, path: str, body: Any) -> None:
         """Judge whether a replica is still the leader."""
@@ -133,9 +151,19 @@ class Oracles:
             if obj.get("kind") == "Thing":
                 self._judge_thing(kind, obj)
 
+    def _note_needs(self, name: str, spec: RawObject | None) -> None:
+        """Note what a spec requests, and since when; None is that of a deleted object."""
+        needed = needs(name, spec, "") if spec is not None else {}
+        for each in (name, *(f"{name}-{part}" for part in (*PARTS, "count"))):
+            if each in needed:
+                self._needed_since.setdefault(each, asyncio.get_running_loop().time())
+            else:
+                self._needed_since.pop(each, None)
+
     def _judge_thing(self, kind: str, obj: RawObject) -> None:
         metadata, status = obj["metadata"], obj.get("status") or {}
         name, uid = metadata["name"], metadata["uid"]
+        self._note_needs(name, None if kind == "DELETED" or is_being_deleted(obj) else obj["spec"])
         if kind == "DELETED":
             farewell = self._history.server.handle("GET", f"{CONFIG_MAPS}/{name}-farewell").body.get("data") or {}
             if self._must_say_farewell.pop(uid, False) and uid not in farewell:

@@ -44,7 +44,13 @@ TOO_LATE: Final = "too-late"
 _SURVIVORS, _SURVIVE_SECONDS = 0.1, (1.0, 5.0)
 _TASK_SECONDS: Final = (0.01, 0.3)
 _REQUEUE_SECONDS: Final = 5.0
+PRUNE_SECONDS: Final = 20
+"""How long a role that prunes keeps what a spec no longer requests."""
 _HANG_SECONDS: Final = 10_000.0
+
+
+_PRUNE: Final = {"options": {"after": f"{PRUNE_SECONDS}s", "kinds": [], "mode": "delete", "skips": []}}
+"""The result of the task rolecall.util.prune."""
 
 
 class RunError(Exception):
@@ -212,6 +218,7 @@ class SimulatedRunner:
             completion="2026-01-01T00:00:00.000000",
             stats={"size": play.variables.get("size")},
             requeue_after_seconds=play.requeue_seconds,
+            prune=_PRUNE if play.variables.get("prunes") else None,
         )
 
     async def _survive(self, play: Play) -> None:

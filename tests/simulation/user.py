@@ -19,7 +19,7 @@ PAUSED: Final = "rolecall.dev/paused"
 REQUESTED: Final = "rolecall.dev/reconcile-requested-at"
 
 NAMES: Final = ("a", "b", "c")
-_PARTS: Final = ("x", "y")
+PARTS: Final = ("x", "y")
 
 
 class User:
@@ -29,6 +29,9 @@ class User:
         self._server, self._chance, self._tell = server, chance, tell
         self.wanted: dict[str, RawObject | None] = {}
         """The spec of each Thing; None after it was deleted."""
+
+        self.made: set[str] = set()
+        """The uids of objects that the user has created with the names of parts."""
 
         self.settings_value = ""
         self._gate_is_open = True
@@ -72,7 +75,7 @@ class User:
         old = self.wanted.get(name)
         spec: RawObject = {"size": size}
         if self._chance.random() < 0.4:
-            spec["parts"] = [part for part in _PARTS if self._chance.random() < 0.6]
+            spec["parts"] = [part for part in PARTS if self._chance.random() < 0.6]
         if self._chance.random() < 0.3:
             spec["copies"] = True
         if self._chance.random() < 0.15:
@@ -141,6 +144,14 @@ class User:
         body = {"data": {"size": "0"}}
         if self._patch(f"{CONFIG_MAPS}/{name}", body).status == 200:
             self._tell(f"user changes the ConfigMap {name}")
+
+    def make_part(self) -> None:
+        """Create what a spec may request."""
+        name = f"{self._chance.choice(NAMES)}-{self._chance.choice(PARTS)}"
+        answer = self._server.handle("POST", CONFIG_MAPS, body=_named("v1", "ConfigMap", name, NAMESPACE))
+        if answer.status == 201:
+            self.made.add(answer.body["metadata"]["uid"])
+            self._tell(f"user creates the ConfigMap {name}")
 
     def toggle_pause(self, name: str = "") -> None:
         """Pause a Thing, or resume it: the one with a name, or any."""
