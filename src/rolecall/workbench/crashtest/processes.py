@@ -16,7 +16,7 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.process import ProcessRunner, Runner, Starter
 from rolecall.runner.warm.starter import ForkserverStarter, starter_for
 
-_OTHER_SERVERS: Final = 8
+OTHER_SERVERS: Final = 12
 
 
 @dataclass(slots=True)
@@ -32,9 +32,14 @@ class Processes:
     seeds: Sequence[int]
     number: int = 0
 
+    @property
+    def is_renewable(self) -> bool:
+        """Whether there is another hash seed left; cold runs always have one."""
+        return self.number + 1 < len(self.seeds) and isinstance(self.starter, ForkserverStarter)
+
     async def renew(self) -> None:
-        """Give later runs of the other operator another hash seed, if there is one left; cold runs always have one."""
-        if self.number + 1 < len(self.seeds) and isinstance(self.starter, ForkserverStarter):
+        """Give later runs of the other operator another hash seed, if there is one left."""
+        if self.is_renewable and isinstance(self.starter, ForkserverStarter):
             self.number += await self.starter.renew(self.seeds[self.number + 1])
 
 
@@ -44,7 +49,7 @@ async def running_processes(
 ) -> AsyncIterator[Processes]:
     """Yield processes whose hash seeds follow from ``seed``, the other one with the seed of a number."""
     known = tuple(watches)
-    first, *others = random.Random(seed).sample(range(1, 1 << 32), 1 + _OTHER_SERVERS)  # noqa: S311 - no secret
+    first, *others = random.Random(seed).sample(range(1, 1 << 32), 1 + OTHER_SERVERS)  # noqa: S311 - no secret
     number = min(number, len(others) - 1)
     async with (
         starter_for(known, warm=warm, hash_seed=first) as starter,

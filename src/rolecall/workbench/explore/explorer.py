@@ -2,8 +2,10 @@
 
 Each spec is made fresh in another operator process than that of the walk, and if that differs, a second time in this
 one, which shows the values that differ in every object. Then one more run shows whether the other process changes the
-object of the walk. What an edit shows counts only if it is found again from the stored state of S0, the first spec,
-with this edit alone or with a few of those before it. The cluster receives nothing but reads.
+object of the walk. The other process is replaced before each edit, and those that are left in the end try S0 again: a
+small set has the same order in every second one. What an edit shows counts only if it is found again from the stored
+state of S0, the first spec, with this edit alone or with a few of those before it. The cluster receives nothing but
+reads.
 
 **The time is checked before each part of an edit, not only between edits**: when it is over, no edit begins, a symptom
 has one try to be found again, and what isn't complete a minute later is cut off.
@@ -28,7 +30,6 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.runs.variables import snake_case
-from rolecall.workbench.comparison.end_states import Difference
 from rolecall.workbench.comparison.masks import redactor
 from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.crashtest.processes import Processes, running_processes
@@ -139,6 +140,9 @@ class Explorer:
     """S0."""
 
     _fresh: dict[str, list[Settled]] = field(default_factory=dict)
+    _processes: dict[str, int] = field(default_factory=dict)
+    """The number of the last other process in which each spec had runs."""
+
     _needs_one_run: bool = False
     """Whether the first run of a fresh object led to its end state."""
 
@@ -161,6 +165,7 @@ class Explorer:
                 report(f"Creating {self.found.title} twice")
                 if await self._start_from_first_spec(on_row):
                     await (self._replay(example, report, on_row) if example else self._walk(report, on_row))
+                await asyncio.sleep(0)  # raises a cancellation that came with the last row
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -196,14 +201,11 @@ class Explorer:
         self._needs_one_run = self._is_same(once, first)
         if not self._needs_one_run:
             await tested.restore(self.started)
-            unstable = await self._changes_elsewhere(first)
-            if unstable:
-                symptoms = rules.unstable_of(unstable, self._writers(first))
-                self._report(_UNEDITED, on_row, self._findings(symptoms))
-            self._ignored |= self._unstable
+            await self._try_elsewhere(first, on_row)
             self._needs_one_run = self._is_same(once, first)
         elsewhere = once if self._needs_one_run else await tested.create(self._start, elsewhere=True)
         self._fresh[self._key(self._start)] = [elsewhere, first]
+        self._processes[self._key(self._start)] = self.processes.number
         await self.tested.restore(self.started)
         if symptoms := await self._symptoms_of_deletion():
             self._report(_UNEDITED, on_row, self._findings(symptoms, deletes=True))
@@ -243,6 +245,12 @@ class Explorer:
                 history.append(spec)
                 fails = await self._step(before, spec, step.edit, tuple(history), on_row)
             steps.record(step, spec, fails=fails)
+        for _ in self.processes.seeds:  # more than are left, because a server that is starting isn't replaced
+            if not self.processes.is_renewable or self._is_over():
+                break
+            await self.processes.renew()
+            await self.tested.restore(self.started)
+            await self._try_elsewhere(await self._fresh_of(self._start, 1), on_row)
         self.found.is_unfinished |= not self.found.edits and self._is_over()
 
     def _is_over(self) -> bool:
@@ -308,10 +316,12 @@ class Explorer:
             return [replace(failure, text=self._show(failure.text))]
         noise, self._unstable = rules.noise_of(walked), frozenset()
         found = rules.differences(fresh, fresh, walked, self._ignored, self._show)
-        if not found and not noise:
+        key = self._key(spec)
+        if not found and not noise and self._processes.get(key) == self.processes.number:
             return []
+        self._processes[key] = self.processes.number
         unstable = await self._changes_elsewhere(walked)
-        quiet = [noise] if noise else rules.unstable_of(unstable, self._writers(walked))
+        quiet = [noise] if noise else unstable
         if found:
             ignored, again = self._ignored | self._unstable, await self._fresh_of(spec, 1)
             found = rules.differences(fresh, again, walked, ignored, self._show)
@@ -320,13 +330,19 @@ class Explorer:
         writers = self._writers(fresh, walked)
         return [*quiet, *(rules.symptom_of(each, rule, writers, prunes=self.tested.prunes) for each in others)]
 
-    async def _changes_elsewhere(self, walked: Settled) -> list[Difference]:
+    async def _try_elsewhere(self, settled: Settled, on_row: OnRow) -> None:
+        """Report what a run of another process changes of a settled object that no edit has changed."""
+        if symptoms := await self._changes_elsewhere(settled):
+            self._report(_UNEDITED, on_row, self._findings(symptoms))
+        self._ignored |= self._unstable
+
+    async def _changes_elsewhere(self, walked: Settled) -> list[Symptom]:
         """Return the changes that a run of another process makes to a settled object, and remember their places."""
         later = await self.tested.run_again()
         is_complete = not later.failure and not later.stopped_at
         found = rules.differences(walked, walked, later, self._ignored, self._show) if is_complete else []
         self._unstable = frozenset(map(rules.noise_place_of, found))
-        return found
+        return rules.unstable_of(found, self._writers(walked, later))
 
     def _writers(self, *settled: Settled) -> dict[tuple[str, str], TaskName]:
         """Return the tasks that wrote objects and fields, by the titles of the objects."""
@@ -363,6 +379,8 @@ class Explorer:
                     found += [once] if self._is_same(once, walked) else []
                 while len(found) <= number:
                     found.append(await self.tested.create(spec, elsewhere=not found))
+            if number == 0:
+                self._processes[self._key(spec)] = self.processes.number
         return found[number]
 
     def _is_same(self, once: Settled, walked: Settled) -> bool:
@@ -406,6 +424,7 @@ class Explorer:
         with suppress(ApiError):  # without the specs in between, the API server may reject this one
             for each in walk[:-1]:
                 await self.tested.change(each)
+            self._processes.pop(self._key(walk[-1]), None)
             _, _, symptoms = await self._tried(walk[-1], values, Rule.FRESH)
             return {each.key for each in (await self._symptoms_of_deletion() if deletes else symptoms)}
         return set()
