@@ -18,6 +18,7 @@ import yaml
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.comparison.reports import ExitCode
+from rolecall.workbench.crashtest.processes import OTHER_SERVERS
 from rolecall.workbench.explore import explorer as explorer_module
 from rolecall.workbench.explore.results import Example, Exploration, Row, Verdict
 from rolecall.workbench.explore.rules import Rule, Symptom
@@ -107,6 +108,19 @@ AVAILABLE = """
       data: {workers: "{{ found.resources | map(attribute='status') | sum(attribute='availableReplicas') }} available"}
   when: found.resources | rejectattr('status.availableReplicas', 'defined') | length == 0
 """
+UNSORTED = """
+- name: Write the first word
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ me }}-{{ (['north', 'south', 'east', 'west'] | unordered)[0] }}", namespace: "{{ ns }}"}
+"""
+FILTER_OF_SETS = """
+class FilterModule:
+    def filters(self):
+        return {"unordered": lambda items: list(set(items))}
+"""
 SHARED = Shared(
     {
         "plain": Role(_INCLUDE, NAMES),
@@ -135,6 +149,8 @@ SHARED = Shared(
         "roles/plain/tasks/controlled.yml": CONTROLLED + AVAILABLE,
         "roles/plain/tasks/controlled-corrected.yml": CONTROLLED + REMOVED_WORKERS + AVAILABLE,
         "roles/plain/tasks/renamed.yml": RENAMED,
+        "roles/plain/tasks/unsorted.yml": UNSORTED,
+        "roles/plain/filter_plugins/sets.py": FILTER_OF_SETS,
         "roles/plain/tasks/immutable-and-leftover.yml": CASES["immutable"].tasks + CASES["leftover"].tasks,
         "roles/plain/tasks/gated.yml": (
             "- name: Share if this is wanted\n  when: shares | default(false)\n  block:\n"
@@ -201,6 +217,16 @@ async def test_explore_finds_nothing_in_the_corrected_role(project: Project, clu
     assert found.findings == []
     assert found.exit_code is ExitCode.SAME, found.rows
     assert len(found.rows) > 3
+
+
+async def test_object_that_another_process_makes_is_found_at_its_task(project: Project, clusters: Clusters) -> None:
+    obj = primary(PLAIN, "unsorted", case="unsorted")
+    async with explorer_of(project, clusters, obj, edits=1, servers=OTHER_SERVERS) as explorer:
+        found = await explored_until(explorer, lambda found: bool(found.findings))
+    [finding] = found.findings
+    assert finding.symptom.rule is Rule.QUIET
+    assert finding.symptom.task is not None
+    assert finding.symptom.task.name.endswith("Write the first word")
 
 
 async def test_edit_that_fails_does_not_change_what_later_edits_show(project: Project, clusters: Clusters) -> None:
