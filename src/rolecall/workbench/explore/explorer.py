@@ -140,7 +140,7 @@ class Explorer:
     """S0."""
 
     _fresh: dict[str, list[Settled]] = field(default_factory=dict)
-    _processes: dict[str, int] = field(default_factory=dict)
+    _tried_in: dict[str, int] = field(default_factory=dict)
     """The number of the last other process in which each spec had runs."""
 
     _needs_one_run: bool = False
@@ -205,7 +205,7 @@ class Explorer:
             self._needs_one_run = self._is_same(once, first)
         elsewhere = once if self._needs_one_run else await tested.create(self._start, elsewhere=True)
         self._fresh[self._key(self._start)] = [elsewhere, first]
-        self._processes[self._key(self._start)] = self.processes.number
+        self._tried_in[self._key(self._start)] = self.processes.number
         await self.tested.restore(self.started)
         if symptoms := await self._symptoms_of_deletion():
             self._report(_UNEDITED, on_row, self._findings(symptoms, deletes=True))
@@ -245,13 +245,19 @@ class Explorer:
                 history.append(spec)
                 fails = await self._step(before, spec, step.edit, tuple(history), on_row)
             steps.record(step, spec, fails=fails)
+        await self._try_other_processes(report, on_row)
+        self.found.is_unfinished |= not self.found.edits and self._is_over()
+
+    async def _try_other_processes(self, report: Report, on_row: OnRow) -> None:
+        """Let each process that the walk has left try S0."""
+        if self.processes.is_renewable and not self._is_over():
+            report(f"Running the role of {self.found.title} in other processes")
         for _ in self.processes.seeds:  # more than are left, because a server that is starting isn't replaced
             if not self.processes.is_renewable or self._is_over():
-                break
+                return
             await self.processes.renew()
             await self.tested.restore(self.started)
             await self._try_elsewhere(await self._fresh_of(self._start, 1), on_row)
-        self.found.is_unfinished |= not self.found.edits and self._is_over()
 
     def _is_over(self) -> bool:
         return time.monotonic() >= self._ends
@@ -317,9 +323,9 @@ class Explorer:
         noise, self._unstable = rules.noise_of(walked), frozenset()
         found = rules.differences(fresh, fresh, walked, self._ignored, self._show)
         key = self._key(spec)
-        if not found and not noise and self._processes.get(key) == self.processes.number:
+        if not found and not noise and self._tried_in.get(key) == self.processes.number:
             return []
-        self._processes[key] = self.processes.number
+        self._tried_in[key] = self.processes.number
         unstable = await self._changes_elsewhere(walked)
         quiet = [noise] if noise else unstable
         if found:
@@ -380,7 +386,7 @@ class Explorer:
                 while len(found) <= number:
                     found.append(await self.tested.create(spec, elsewhere=not found))
             if number == 0:
-                self._processes[self._key(spec)] = self.processes.number
+                self._tried_in[self._key(spec)] = self.processes.number
         return found[number]
 
     def _is_same(self, once: Settled, walked: Settled) -> bool:
@@ -424,7 +430,7 @@ class Explorer:
         with suppress(ApiError):  # without the specs in between, the API server may reject this one
             for each in walk[:-1]:
                 await self.tested.change(each)
-            self._processes.pop(self._key(walk[-1]), None)
+            self._tried_in.pop(self._key(walk[-1]), None)
             _, _, symptoms = await self._tried(walk[-1], values, Rule.FRESH)
             return {each.key for each in (await self._symptoms_of_deletion() if deletes else symptoms)}
         return set()
