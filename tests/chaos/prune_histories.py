@@ -287,8 +287,8 @@ class PruneHistories:
     def _history(self, seed: int) -> PruneHistory:
         return PruneHistory(seed, self.world, self.replica, self.faults, self.timeout_seconds, f"p{seed}")
 
-    async def findings_of_kills(self, every: int = 1) -> tuple[int, list[str]]:
-        """Kill the operator after each of its writes in turn, or every few of them, while parts are switched off.
+    async def findings_of_kills(self) -> tuple[int, list[str]]:
+        """Kill the operator after each of its writes in turn, while parts are switched off.
 
         Return the number of kills, and what differs from the end state without one.
         """
@@ -298,9 +298,9 @@ class PruneHistories:
             even = 1000 + 2 * number  # parts may be deleted
             history = self._history(even)
             try:
-                was_killed = await history.run_with_kill(every * number + 1)
+                was_killed = await history.run_with_kill(number + 1)
             except AssertionError as error:
-                return number, [f"killed after write {every * number + 1}: {error}"]
+                return number, [f"killed after write {number + 1}: {error}"]
             found += history.wrong_deletions(self.audit_log.deletions_of(ACCOUNT))
             await self.world.delete(PRIMARY, history.name)
             await self.world.wait_until_gone(CONFIG_MAP, f"{history.name}-c", self.timeout_seconds)

@@ -34,6 +34,7 @@ from rolecall.runner.proxy import read_inspection, seen_objects, server
 from rolecall.runner.proxy.read_inspection import ReadInspector
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.writes import removed_uids
+from rolecall.runner.prune import inventory
 from rolecall.runner.prune.observations import Observations
 from rolecall.runner.reconcile import pruner, reconciler, status_writer
 from rolecall.runner.reconcile.context import ReconcileContext
@@ -288,8 +289,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "changes-of-rejected-objects-are-lost": Mutant(1, _replaced(Reconciler, "__init__", _without_rejected)),
     "reads-of-unknown-kinds-are-not-followed": Mutant(1, _reads_of_unknown_kinds),
     "prune-compares-nothing": Mutant(1, _replaced(Observations, "names", lambda *_: False)),
+    "prune-counts-own-annotations": Mutant(1, _replaced(inventory, "_OWN_ANNOTATIONS", "never/")),
     "prune-does-not-look-again": Mutant(1, _replaced(Pruner, "_check_primary", _check_nothing)),
     "prune-takes-what-others-made": Mutant(1, _own_whoever_made_it),
+    "paused-objects-run": Mutant(1, _replaced(reconciler, "is_paused", lambda _: False)),
     "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
     "interrupted-runs-are-not-repeated": Mutant(4, _replaced(WatchController, "_on_primary", _only_new_generations)),
     "rejected-status-is-not-reduced": Mutant(2, _replaced(status_writer, "_rejects_values", lambda _: False)),
@@ -299,6 +302,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "stop-ends-the-whole-reconcile": Mutant(2, _lost_cancellation),
     "runs-overlap": Mutant(3, _replaced(WorkQueue, "add", _add_while_processing)),
     "lease-is-always-free": Mutant(3, _replaced(Elector, "_may_take", lambda *_: True), _TWO),
+    "lease-is-never-taken": Mutant(3, _replaced(Elector, "_may_take", lambda *_: False), _TWO),
     "writes-outlive-their-run": Mutant(3, _replaced(Proxy, "revoke", _revoke_nothing)),
     "finalizer-is-not-added": Mutant(5, _replaced(reconciler, "with_finalizer", lambda obj, *_: obj)),
     "finalizer-goes-after-a-failure": Mutant(5, _replaced(Reconciler, "_save", _release_after_failures)),

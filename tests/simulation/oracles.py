@@ -1,7 +1,7 @@
 """What must hold at every moment of a history; each violation is one finding, with its time.
 
 - Runs of one object never overlap, over all replicas (guarantee 3).
-- No run starts for an object that the selector doesn't match.
+- No run starts for an object that the selector doesn't match, or that is paused.
 - A run works with a version of its object that isn't earlier than the one that its operator knew before.
 - A status reports a success only of the generation of a run that has succeeded, and its size (guarantee 2).
 - The finalizer of an object has run when the object goes (guarantee 5).
@@ -137,6 +137,8 @@ class Oracles:
         for fact in self._history.facts[-_RECENT:]:
             if not (fact.finalizing or selector.matches(fact.labels)):  # a cleanup may be owed to any object
                 self.find(f"{fact.name} runs, although its labels are {fact.labels}")
+            if fact.is_paused and not fact.finalizing:
+                self.find(f"{fact.name} runs, although it is paused")
             if fact.ended is None:
                 if fact.uid in active:
                     self.find(f"two runs of {fact.name} at a time: {active[fact.uid]} and {fact.replica}")

@@ -20,6 +20,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from rolecall.kube.client import MERGE_PATCH
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.reconcile.context import is_paused
 from rolecall.runner.runs.outcome import Counts, Outcome, TaskFailure
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.runner.runs.run import SECRET_VARIABLE
@@ -70,6 +71,7 @@ class RunFact:
 
     finalizing: bool
     labels: dict[str, str]
+    is_paused: bool
     started: float
     ended: float | None = None
     status: str = ""
@@ -182,6 +184,7 @@ class SimulatedRunner:
             version,
             finalizing,
             metadata.get("labels") or {},
+            is_paused(obj),
             loop.time(),
         )
         self._facts.append(fact)
