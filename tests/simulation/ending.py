@@ -57,7 +57,7 @@ class Ending:
             or await self._restless()
             or await self._forgotten()
             or await self._later()
-            or await self._kept()
+            or await self._unpruned()
             or await self._interrupted()
         )
 
@@ -101,8 +101,10 @@ class Ending:
                 return [f"{name} has no finalizer after another run"]
         return self._left_files() + self._memories() + self._wrong_metrics()
 
-    async def _kept(self) -> list[str]:
-        """Return the parts that aren't pruned although an edit took them away, or are gone without pruning."""
+    async def _unpruned(self) -> list[str]:
+        """Return the parts that aren't pruned after an edit took them away, or are although a user has made them."""
+        if not self._history.prunes:
+            return []
         both, left = {"parts": list(PARTS)}, {"parts": list(PARTS[1:])}
         regret_seconds = self._history.draw.uniform(2 * PRUNE_SECONDS, 4 * PRUNE_SECONDS)
         for parts, seconds in ((both, _PRUNED_SECONDS), (left, regret_seconds), (both, _PRUNED_SECONDS), (left, 0)):
@@ -114,7 +116,7 @@ class Ending:
         await asyncio.sleep(_PRUNED_SECONDS)
         for name in self._user.living:
             part = self._server.handle("GET", f"{CONFIG_MAPS}/{name}-{PARTS[0]}")
-            is_kept = not self._history.prunes or part.body["metadata"].get("uid") in self._user.made
+            is_kept = part.body["metadata"].get("uid") in self._user.made
             if (part.status == 200) != is_kept:
                 found.append(f"{name}-{PARTS[0]} {'is kept' if part.status == 200 else 'is gone'}")
         return found
