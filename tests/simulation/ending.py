@@ -80,16 +80,18 @@ class Ending:
 
     async def _later(self) -> list[str]:
         """Return what later changes don't reach, or reach with more runs than one for each change."""
-        living, before = self._user.living, len(self._history.facts)
-        for name, spec in living.items():
-            self._user.write_spec(name, spec | {"size": 2000}, is_new=False)
-        if found := await self._unsettled("after a later change"):
-            return found
-        await asyncio.sleep(_END_SECONDS)
-        runs = len(self._history.facts) - before
+        living = self._user.living
         is_counted = self._history.period is None and not self._history.prunes  # both run without a change
-        if is_counted and runs != len(living):
-            return [f"{runs} runs for one change of {len(living)} objects, expected one each"]
+        for change in (self._enlarge, self._user.request):
+            before = len(self._history.facts)
+            for name in living:
+                change(name)
+            if found := await self._unsettled("after a later change"):
+                return found
+            await asyncio.sleep(_END_SECONDS)
+            runs = len(self._history.facts) - before
+            if is_counted and runs != len(living):
+                return [f"{runs} runs for one change of {len(living)} objects, expected one each"]
         for name in living:
             self._server.handle("DELETE", f"{CONFIG_MAPS}/{name}")
         if found := await self._unsettled("after dependents were deleted"):
@@ -100,6 +102,9 @@ class Ending:
             if self._history.has_finalizer and FINALIZER not in finalizers:
                 return [f"{name} has no finalizer after another run"]
         return self._left_files() + self._memories() + self._wrong_metrics()
+
+    def _enlarge(self, name: str) -> None:
+        self._user.write_spec(name, self._user.living[name] | {"size": 2000}, is_new=False)
 
     async def _unpruned(self) -> list[str]:
         """Return the parts that aren't pruned after an edit took them away, or are although a user has made them."""

@@ -5,6 +5,7 @@ What must hold at every moment is in ``oracles``, and what must hold when the fa
 
 import asyncio
 import hashlib
+import math
 import random
 import shutil
 import sys
@@ -55,7 +56,7 @@ _UNDONE: Final = 40
 """How many changes a restore undoes at least: after as many new ones, no version shows that there was one."""
 
 _NOTICED_SECONDS: Final = 150.0
-"""After this time, every watch knows the version of these changes, in spite of a lost connection or bookmark."""
+"""After this time, every watch knows the version of these changes, or of a restore, in spite of a lost connection."""
 
 _LEASES: Final = {"leader_elect": True, "leader_election_id": "operator", "leader_election_namespace": NAMESPACE}
 
@@ -185,6 +186,7 @@ class History:
         """How much more often than usual each kind of step happens."""
 
         self._numbers = 0
+        self._restored_at = -math.inf
         self._saved: tuple[float, Snapshot, Callable[[], None]] | None = None
 
     def tell(self, text: str) -> None:
@@ -270,6 +272,7 @@ class History:
         if self.count > 1:  # a Lease would name a holder of the past
             return
         if self._saved is None:
+            await asyncio.sleep(max(0.0, self._restored_at + _NOTICED_SECONDS - self._loop.time()))
             self._saved = self._loop.time(), self.server.snapshot(), self.user.saved()
             self.tell("etcd is saved")
             for number in range(_UNDONE):  # what other clients change
@@ -278,7 +281,7 @@ class History:
             return
         saved_at, snapshot, restore_user = self._saved
         await asyncio.sleep(max(0.0, saved_at + _NOTICED_SECONDS - self._loop.time()))
-        self._saved = None
+        self._saved, self._restored_at = None, self._loop.time()
         restore_user()
         self.server.restore(snapshot)
         self.oracles.restored()
@@ -314,9 +317,15 @@ class History:
         toggle, name = self.draw.choice((self.user.toggle_label, self.user.toggle_pause)), self.draw.choice(NAMES)
         self.user.change(name)
         await asyncio.sleep(self.draw.choice(_MOMENTS))
+        is_seen = self.draw.random() < 0.5
+        if not is_seen:
+            for replica in self.replicas:
+                replica.session.break_watches()
         toggle(name)
         await asyncio.sleep(self.draw.choice(_BRIEFLY))
         toggle(name)
+        if not is_seen:
+            self._compact()
 
     def _start_replica(self, index: int | None = None) -> None:
         self._numbers += 1

@@ -19,6 +19,7 @@ from typing import Any, Final
 from unittest import mock
 
 from rolecall.kube import client
+from rolecall.kube.client import Client
 from rolecall.kube.connection import read_event
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import generation_of, status_of, without_finalizer
@@ -30,8 +31,7 @@ from rolecall.runner.controller.informer import Informer, Reflector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.election.elector import Elector
-from rolecall.runner.proxy import read_inspection, seen_objects, server
-from rolecall.runner.proxy.read_inspection import ReadInspector
+from rolecall.runner.proxy import read_inspection, seen_objects, server, writes
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.writes import removed_uids
 from rolecall.runner.prune import inventory
@@ -231,20 +231,12 @@ def _forgotten_by_reconciles_only() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _reads_of_unknown_kinds() -> Iterator[None]:
-    """Let reads pass unfollowed while discovery of their kind fails."""
-    discover = ReadInspector._resource
-
-    async def nothing_if_unknown(self: ReadInspector, info: Any) -> Any:
-        try:
-            return await discover(self, info)
-        except KubeError:
-            return None
-
-    patched = mock.patch.object(ReadInspector, "_resource", nothing_if_unknown)
-    with patched, mock.patch.object(read_inspection, "_RETRY_SECONDS", ()):
-        yield
+async def _discovered_or_none(client: Client, info: Any) -> Any:
+    """Take the first answer, and an error for a kind that isn't served."""
+    try:
+        return await client.resource_for_path(info.group, info.version, info.resource)
+    except KubeError:
+        return None
 
 
 async def _read_once(self: Primaries, key: ObjectKey, _seen: str = "") -> Any:
@@ -287,7 +279,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "later-versions-are-not-judged": Mutant(1, _judged_once),
     "changes-of-rejected-objects-are-lost": Mutant(1, _replaced(Reconciler, "__init__", _without_rejected)),
-    "reads-of-unknown-kinds-are-not-followed": Mutant(1, _reads_of_unknown_kinds),
+    "reads-of-unknown-kinds-are-not-followed": Mutant(1, _replaced(read_inspection, "discovered", _discovered_or_none)),
+    "objects-of-unknown-kinds-have-no-owner": Mutant(1, _replaced(writes, "discovered", _discovered_or_none)),
     "prune-compares-nothing": Mutant(1, _replaced(Observations, "names", lambda *_: False)),
     "prune-counts-own-annotations": Mutant(1, _replaced(inventory, "_OWN_ANNOTATIONS", "never/")),
     "prune-does-not-look-again": Mutant(1, _replaced(Pruner, "_check_primary", _check_nothing)),

@@ -154,9 +154,14 @@ class Session:
         """Lose all packets from now on."""
         self._is_connected.clear()
 
+    def break_watches(self) -> None:
+        """Let no watch survive: each gets nothing of what happens from now on."""
+        self._breaks += 1
+
     def restore(self, *, breaks: bool = False) -> None:
         """Let packets pass again, unless the replica was killed; with ``breaks``, no watch has survived."""
-        self._breaks += breaks
+        if breaks:
+            self.break_watches()
         if not self._is_dead:
             self._is_connected.set()
 

@@ -256,9 +256,10 @@ async def role(play: Play) -> None:
         await play.rehearse_deletion(play.name, options)
     if counts := spec.get("counts"):
         counted = int((await play.find(f"{play.name}-count") or {}).get("count", "0"))
-        if counted < counts:
-            await play.ensure(f"{play.name}-count", {"count": str(counted + 1)})
-        if counted + 1 < counts:
+        count = min(counted + 1, counts)
+        if counted != count:
+            await play.ensure(f"{play.name}-count", {"count": str(count)})
+        if count < counts:
             play.requeue_seconds = _REQUEUE_SECONDS
 
 

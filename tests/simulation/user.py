@@ -175,9 +175,9 @@ class User:
         body = {"metadata": {"labels": labels}}
         self._patch(f"{THINGS}/{name}", body)
 
-    def request(self) -> None:
-        """Request a reconcile."""
-        name = self._chance.choice(NAMES)
+    def request(self, name: str = "") -> None:
+        """Request a reconcile of a Thing: the one with a name, or any."""
+        name = name or self._chance.choice(NAMES)
         if self.wanted.get(name) is not None:
             self._requests += 1
             self._annotate(name, {REQUESTED: str(self._requests)})

@@ -10,6 +10,7 @@ their message to users, so it names the failure and its place. Programs evaluate
 those that an API server would use.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -24,13 +25,18 @@ from yarl import URL
 
 from rolecall.kube.client import ACCEPT_PARTIAL_OBJECT, Client, without_managed_fields
 from rolecall.kube.connection import read_object
-from rolecall.kube.errors import ApiError, KubeError, UnreachableError, UnreadableError
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import ApiError, ForbiddenError, KubeError, UnreachableError, UnreadableError
 from rolecall.kube.references import RawObject
 from rolecall.kube.transport import text_of
+from rolecall.runner.proxy.request_info import RequestInfo
 
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 READ_TIMEOUT_SECONDS: Final = 120.0
 """The read timeout for requests that are not long-running; the API server's own default limit for them is 60 s."""
+
+DISCOVERY_RETRY_SECONDS: Final = (0.1, 0.5, 2.0)
+"""How long to wait before each further attempt to discover a kind."""
 
 MAX_BUFFERED_BYTES: Final = 1 << 20
 _HOP_BY_HOP_HEADERS: Final = frozenset(
@@ -159,6 +165,28 @@ async def read_metadata(client: Client, path: str) -> tuple[int, RawObject]:
         return response.status, read_object(body, f"GET {path}")
     except UnreadableError:
         return response.status, read_object(without_managed_fields(body, b"}}"), f"GET {path}")
+
+
+async def discovered(client: Client, info: RequestInfo) -> ApiResource | None:
+    """Return the kind of a request; None if the API server doesn't serve it.
+
+    Raise KubeError if discovery fails for now. A gateway, too, may say for a moment that a kind isn't served, and then
+    an object would stay without its owner, or a read unfollowed, for ever. So only the last answer counts.
+    """
+    for seconds in (*DISCOVERY_RETRY_SECONDS, None):
+        found, failure = None, None
+        try:
+            found = await client.resource_for_path(info.group, info.version, info.resource)
+        except ForbiddenError:
+            raise
+        except KubeError as error:
+            failure = error
+        if found is not None or seconds is None:
+            break
+        await asyncio.sleep(seconds)
+    if failure is not None:
+        raise failure
+    return found
 
 
 def buffered_response(upstream_response: aiohttp.ClientResponse, body: bytes) -> web.Response:

@@ -12,7 +12,6 @@ A list is decoded object by object, so that the event loop gets its turn in betw
 thread run.
 """
 
-import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -26,6 +25,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import ForbiddenError, KubeError
 from rolecall.kube.metadata import PRIMARY_TYPE_ANNOTATION, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.proxy.forward import discovered
 from rolecall.runner.proxy.ownership import Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import READ_VERBS, RequestInfo
 from rolecall.runner.proxy.seen_objects import SeenObject, seen_object
@@ -33,9 +33,6 @@ from rolecall.runner.proxy.sessions import PendingRead, ProxiedRequest, Read
 from rolecall.system.logs import get_logger
 
 logger = get_logger("proxy")
-
-_RETRY_SECONDS: Final = (0.1, 0.5, 2.0)
-"""How long to wait before each further attempt to discover a kind."""
 
 _READABLE: Final = frozenset({"", "status", "scale"})
 """The subresources that show the object itself."""
@@ -162,20 +159,9 @@ class ReadInspector:
     async def _resource(self, info: RequestInfo) -> ApiResource | None:
         """Return the kind that is read; None if the API server doesn't serve it, or never lets this client discover it.
 
-        Raise KubeError if discovery fails for now. A gateway, too, may say for a moment that a kind isn't served.
+        Raise KubeError if discovery fails for now.
         """
-        for seconds in (*_RETRY_SECONDS, None):
-            found, failure = None, None
-            try:
-                found = await self.client.resource_for_path(info.group, info.version, info.resource)
-            except KubeError as error:
-                logger.debug("Failed to discover the kind of a read", resource=info.resource, reason=str(error))
-                if isinstance(error, ForbiddenError):
-                    return None
-                failure = error
-            if found is not None or seconds is None:
-                break
-            await asyncio.sleep(seconds)
-        if failure is not None:
-            raise failure
-        return found
+        try:
+            return await discovered(self.client, info)
+        except ForbiddenError:
+            return None

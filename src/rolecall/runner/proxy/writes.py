@@ -67,7 +67,7 @@ from rolecall.kube.metadata import (
 )
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import BodyWorker
-from rolecall.runner.proxy.forward import read_metadata, send
+from rolecall.runner.proxy.forward import discovered, read_metadata, send
 from rolecall.runner.proxy.ownership import (
     ADOPT_ANNOTATION,
     Ownership,
@@ -136,7 +136,7 @@ class Writes:
         request.sent = None
         if not (run.inject_owner and _may_need_owner(request)):
             return False
-        resource = await self.client.resource_for_path(info.group, info.version, info.resource)
+        resource = await discovered(self.client, info)
         if resource is None or resource.is_virtual or is_event(resource.gvk):
             return False
         # Then the API server must see duplicate keys, because it rejects them.

@@ -13,7 +13,7 @@ from rolecall.kube.bodies import MAX_INSPECTED_BYTES
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ApiError, from_status
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import read_inspection
+from rolecall.runner.proxy import forward
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.sessions import PendingRead, Read
 from tests.unit.runner.proxy.api_server import ApiServer
@@ -148,7 +148,7 @@ async def test_read_that_cannot_be_followed_for_now_fails(
     async def discover(*_: object) -> None:
         raise from_status(status, {"kind": "Status", "message": "no"})
 
-    monkeypatch.setattr(read_inspection, "_RETRY_SECONDS", ())
+    monkeypatch.setattr(forward, "DISCOVERY_RETRY_SECONDS", ())
     monkeypatch.setattr(Client, "resource_for_path", discover)
     api_server.add(CM, name="cm", namespace="ns")
     assert (await reader.send("GET", CM)).status == expected

@@ -7,8 +7,12 @@ import pytest
 from aiohttp import web
 
 from rolecall.kube.bodies import PROTOBUF_MEDIA_TYPE, decode_protobuf
+from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import from_status
 from rolecall.kube.metadata import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy import forward
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.proxy.writes import with_delete_options, with_precondition
@@ -28,6 +32,26 @@ async def test_post_injects_owner_reference(run: Run, api_server: ApiServer) -> 
     assert (await run.send("POST", CONFIG_MAPS, json=config_map())).status == 201
     assert owners(api_server) == [REFERENCE]
     assert run.itself.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
+
+
+@pytest.mark.parametrize("error", [None, 404, 503])
+async def test_created_object_has_its_owner_although_discovery_fails_for_a_moment(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, error: int | None
+) -> None:
+    """A gateway may say that a kind isn't served; nothing would add the owner later."""
+    discover, left = Client.resource_for_path, [error] * len(forward.DISCOVERY_RETRY_SECONDS)
+
+    async def discover_later(client: Client, group: str, version: str, plural: str) -> ApiResource | None:
+        if not left:
+            return await discover(client, group, version, plural)
+        if (status := left.pop()) is not None:
+            raise from_status(status, {"kind": "Status", "message": "no"})
+        return None
+
+    monkeypatch.setattr(forward, "DISCOVERY_RETRY_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(Client, "resource_for_path", discover_later)
+    assert (await run.send("POST", CONFIG_MAPS, json=config_map())).status == 201
+    assert owners(api_server) == [REFERENCE]
 
 
 async def test_dependent_is_reported_before_it_can_exist(run: Run, api_server: ApiServer) -> None:
