@@ -61,6 +61,10 @@ _EXPIRES = "Lists expire before their end; listing again"
 _UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
 
+_RESTORE_SECONDS = 1.0
+"""A restore of the cluster takes longer: without a watch for this time, there may have been one."""
+
+
 class ScopeChangedError(Exception):
     """A namespaced kind is cluster-scoped now, or the reverse."""
 
@@ -107,7 +111,7 @@ class Reflector:
     _sends_bookmarks: bool = False
     """Whether the last watch received a bookmark; not every API server sends them for every kind."""
     _is_lost: bool = False
-    """Whether the last watch ended before its time, as it does if the API server restarts."""
+    """Whether the last watch ended before its time, as it does if the API server restarts, or long before the next."""
     confirmed_at: float | None = None
     """When the sink was last known to have the current state, on the monotonic clock; None before the first list."""
     _watching_since: float = math.inf
@@ -132,6 +136,8 @@ class Reflector:
         while True:
             started, seconds = self.clock.monotonic(), 0.0
             try:
+                await self.client.resource(self.gvk)  # a watch needs it, and it may take longer than a restore
+                self._is_lost |= self.clock.monotonic() - started >= _RESTORE_SECONDS
                 if self._is_lost and self._resource_version and await self._is_restored():
                     self._resource_version = ""
                     self.sink.on_restored()

@@ -131,6 +131,7 @@ class FakeServer(Client):
         _selection: Selection | None = None,
     ) -> AsyncIterator[tuple[str, RawObject]]:
         """Yield past and future events."""
+        await self.resource(gvk)
         self._check(gvk, namespace)
         self.watched_from.append(resource_version)
         if int(resource_version) < self._oldest or self.forget_everything:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import (
     ApiError,
     ForbiddenError,
@@ -16,7 +17,7 @@ from rolecall.kube.errors import (
     UnreachableError,
 )
 from rolecall.kube.jsonpath import FieldPath
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller import informer
 from rolecall.runner.controller.informer import Informer, WatchFailure, WatchRetry
 from rolecall.runner.controller.store import Change, Entry
@@ -201,6 +202,34 @@ async def test_restored_cluster_is_listed_again(server: FakeServer) -> None:
         server.put("new")
         await settle()
         assert restored == [50]
+        assert world.reported[2:] == [
+            "Widget default/kept modified",
+            "Widget default/lost deleted",
+            "Widget default/new added",
+        ]
+
+
+async def test_restore_between_two_watches_is_noticed(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch ended at its time, and the next one had to wait for discovery."""
+    server.put("kept")
+    server.put("lost")
+    discover, is_answered = server.resource, asyncio.Event()
+
+    async def discover_late(gvk: GVK) -> ApiResource:
+        await is_answered.wait()
+        return await discover(gvk)
+
+    monkeypatch.setattr(informer, "_WATCH_SECONDS", 1.0)
+    async with running(World(server)) as world:
+        await world.pass_seconds(2)
+        monkeypatch.setattr(server, "resource", discover_late)
+        server.end_streams()
+        await world.pass_seconds(2)
+        server.restore(50, "kept")
+        is_answered.set()
+        await world.pass_seconds(1)
+        server.put("new")
+        await settle()
         assert world.reported[2:] == [
             "Widget default/kept modified",
             "Widget default/lost deleted",
