@@ -101,7 +101,7 @@ class Ending:
             finalizers = self._server.handle("GET", f"{THINGS}/{name}").body["metadata"].get("finalizers") or []
             if self._history.has_finalizer and FINALIZER not in finalizers:
                 return [f"{name} has no finalizer after another run"]
-        return self._left_files() + self._memories() + self._wrong_metrics()
+        return self._unowned() + self._left_files() + self._memories() + self._wrong_metrics()
 
     def _enlarge(self, name: str) -> None:
         self._user.write_spec(name, self._user.living[name] | {"size": 2000}, is_new=False)
@@ -139,6 +139,18 @@ class Ending:
             conditions = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or ()}
             if conditions.get("Running") == ("True", "Running"):
                 found.append(f"{name} is reported as running after the operators have stopped")
+        return found
+
+    def _unowned(self) -> list[str]:
+        """Return the objects that runs have created without their owner."""
+        found = []
+        for name, spec in self._user.living.items():
+            uid = self._server.handle("GET", f"{THINGS}/{name}").body["metadata"]["uid"]
+            for each in needs(name, spec, ""):
+                metadata = self._server.handle("GET", f"{CONFIG_MAPS}/{each}").body["metadata"]
+                owners = [reference["uid"] for reference in metadata.get("ownerReferences") or ()]
+                if metadata.get("uid") not in self._user.made and uid not in owners:
+                    found.append(f"{each} has the owners {owners}, expected {uid}")
         return found
 
     def _left_files(self) -> list[str]:

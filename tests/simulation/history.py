@@ -46,6 +46,9 @@ _MOMENTS: Final = (0.003, 0.03, 0.1, 0.3)
 _BRIEFLY: Final = (0.02, 0.2, 1.0, 4.0)
 """How long a change lasts that the user takes back."""
 
+_HIDDEN_SECONDS: Final = (0.3, 1.0, 2.0)
+"""How long discovery fails; a run waits 2.6 s for it, and then believes that the kind isn't served."""
+
 _RESTART_SECONDS: Final = 5.0
 _FIRST_RUN_STEPS, _STEP_SECONDS = 400, 0.02
 """How often, and at which intervals, the first run of an operator is looked for."""
@@ -85,6 +88,8 @@ class Options:
 
     fault_rate: float = 0.15
     replicas: int = 0
+    hides_kinds: bool = False
+    """Whether discovery fails for some time, too."""
 
 
 def play(seed: int, root: Path, options: Options | None = None) -> Report:
@@ -171,7 +176,7 @@ class History:
         self.facts: list[RunFact] = []
         self.user = User(self.server, self.draw, self.tell)
         self.replicas: list[Replica] = []
-        self.fault_rate = options.fault_rate
+        self.fault_rate, self.hides_kinds = options.fault_rate, options.hides_kinds
         mode = self.draw.random()
         self.count = options.replicas or (1 if mode < 0.8 else 2)
         self.shards = 4 if mode >= 0.9 else 0
@@ -239,6 +244,8 @@ class History:
             self._delete_what_a_new_operator_makes: 1,
             self._toggle_briefly: 2,
         }
+        if self.hides_kinds:
+            steps[self._hide_kinds] = 5
         if not self._emphases:
             self._emphases = [2.0, *(self.draw.choice(EMPHASES) for _ in range(len(steps) - 1))]
         weights = [weight * emphasis for weight, emphasis in zip(steps.values(), self._emphases, strict=True)]
@@ -308,6 +315,15 @@ class History:
                 self.tell(f"user deletes the ConfigMap {made[0]} after its run")
                 return
             await asyncio.sleep(_STEP_SECONDS)
+
+    async def _hide_kinds(self) -> None:
+        """Let discovery fail for some time, also that of a new operator, which knows no kind."""
+        if self.draw.random() < 0.5:
+            await self._kill()
+        seconds = self.draw.choice(_HIDDEN_SECONDS)
+        self.network.hides_kinds_until = self._loop.time() + seconds
+        self.tell(f"a gateway hides all kinds for {seconds:g} s")
+        self.user.change()
 
     async def _toggle_briefly(self) -> None:
         """Pause a Thing, or take away its label, while it begins to be reconciled, and undo this soon.
@@ -392,7 +408,7 @@ class History:
 
     def _end_faults(self) -> None:
         self.tell("faults end")
-        self.network.fault_rate = 0.0
+        self.network.fault_rate = self.network.hides_kinds_until = 0.0
         for replica in self.replicas:
             replica.session.restore()
         self.user.end()

@@ -256,6 +256,7 @@ def _own_whoever_made_it() -> Iterator[None]:
 
 
 _TWO: Final = Options(replicas=2)
+_WITHOUT_KINDS: Final = Options(hides_kinds=True)
 
 MUTANTS: Final[dict[str, Mutant]] = {
     "change-during-run-is-lost": Mutant(1, _replaced(WorkQueue, "done", _drop_changes_during_runs)),
@@ -279,8 +280,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "later-versions-are-not-judged": Mutant(1, _judged_once),
     "changes-of-rejected-objects-are-lost": Mutant(1, _replaced(Reconciler, "__init__", _without_rejected)),
-    "reads-of-unknown-kinds-are-not-followed": Mutant(1, _replaced(read_inspection, "discovered", _discovered_or_none)),
-    "objects-of-unknown-kinds-have-no-owner": Mutant(1, _replaced(writes, "discovered", _discovered_or_none)),
+    "reads-of-unknown-kinds-are-not-followed": Mutant(
+        1, _replaced(read_inspection, "discovered", _discovered_or_none), _WITHOUT_KINDS
+    ),
+    "objects-of-unknown-kinds-have-no-owner": Mutant(
+        1, _replaced(writes, "discovered", _discovered_or_none), _WITHOUT_KINDS
+    ),
     "prune-compares-nothing": Mutant(1, _replaced(Observations, "names", lambda *_: False)),
     "prune-counts-own-annotations": Mutant(1, _replaced(inventory, "_OWN_ANNOTATIONS", "never/")),
     "prune-does-not-look-again": Mutant(1, _replaced(Pruner, "_check_primary", _check_nothing)),
@@ -335,7 +340,7 @@ def _find(pool: ProcessPoolExecutor, root: Path, name: str, jobs: int) -> tuple[
             break
     for _, future in waiting:
         future.cancel()
-    if findings:
+    if findings and seconds < LIMIT_SECONDS:
         return f"seed {played} after {seconds:.1f} s: {findings[0][:200]}", True
     return f"NOT FOUND by {played} histories in {seconds:.0f} s", False
 

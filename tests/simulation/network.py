@@ -112,6 +112,9 @@ class Network:
     chance: random.Random
     tell: Callable[[str], None]
     fault_rate: float = 0.0
+    hides_kinds_until: float = 0.0
+    """Until then, a gateway responds to discovery, and knows no kind."""
+
     requests: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     """How often each fault happened."""
@@ -195,6 +198,8 @@ class Session:
         network.requests += 1
         await self._travel()
         fault = network.draw(lambda: self._possible_faults(method, url, is_run=RUN_HEADER in headers))
+        if network.hides_kinds_until > asyncio.get_running_loop().time() and _is_discovery(url.raw_path):
+            fault = "404 of a gateway"
         if fault:
             network.tell(f"{self.replica} {method} {url.raw_path}: fault {fault}")
         if fault in _WITHOUT_EFFECT:
@@ -349,6 +354,12 @@ class Session:
 
     async def close(self) -> None:
         """Do nothing: the tasks that use a connection end it."""
+
+
+def _is_discovery(path: str) -> bool:
+    """Return whether a path is that of the kinds of a group and version."""
+    parts = path.strip("/").split("/")
+    return len(parts) == (2 if parts[0] == "api" else 3)
 
 
 def _status(code: int, reason: str, details: RawObject) -> Answer:
