@@ -17,6 +17,12 @@ from tests.integration.planned import Project
 from tests.integration.sandboxes import Clusters
 
 SEED = 4711
+FILTER_OF_SETS = """
+class FilterModule:
+    def filters(self):
+        return {"unordered": lambda items: list(set(items))}
+"""
+"""A filter plugin, whose ``unordered`` has another order in each process."""
 
 
 @asynccontextmanager

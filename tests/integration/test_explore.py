@@ -23,7 +23,7 @@ from rolecall.workbench.explore import explorer as explorer_module
 from rolecall.workbench.explore.results import Example, Exploration, Row, Verdict
 from rolecall.workbench.explore.rules import Rule, Symptom
 from tests.integration.crash_tests import Command, project_of, use_sandbox_of
-from tests.integration.explorations import explored_until, explorer_of
+from tests.integration.explorations import FILTER_OF_SETS, explored_until, explorer_of
 from tests.integration.explore_cases import CASES, Case
 from tests.integration.operators import PROJECT
 from tests.integration.planned import COMMON, NAMES, Project, primary
@@ -115,11 +115,6 @@ UNSORTED = """
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: "{{ me }}-{{ (['north', 'south', 'east', 'west'] | unordered)[0] }}", namespace: "{{ ns }}"}
-"""
-FILTER_OF_SETS = """
-class FilterModule:
-    def filters(self):
-        return {"unordered": lambda items: list(set(items))}
 """
 SHARED = Shared(
     {

@@ -27,7 +27,7 @@ from tests.integration.control_plane import separate_control_plane
 from tests.simulation.cluster import Answer, ServedKind, SimulatedApiServer
 from tests.simulation.kinds import BUILT_IN, CONFIG_MAP, NAMESPACE, POD
 from tests.simulation.scripts import GADGET, MERGE_PATCH, Step, ownership_script, script
-from tests.simulation.transcripts import Transcript
+from tests.simulation.transcripts import Transcript, resource_in
 from tests.support.things import THING, definition_of
 from tests.support.world import TIMEOUT_SECONDS, eventually
 
@@ -37,7 +37,6 @@ NAMESPACES = "/api/v1/namespaces"
 GADGETS = f"/apis/{GADGET.group}/{GADGET.version}/gadgets"
 CANARY = "canary"
 KINDS = (*BUILT_IN, ServedKind(THING), ServedKind(GADGET, is_namespaced=False))
-RESOURCES = {kind.name for kind in KINDS}
 OWNING_KINDS = [kind for kind in KINDS if kind.gvk in (THING, CONFIG_MAP)]
 
 
@@ -100,7 +99,7 @@ class RealServer:
         Watches, and reads with a version, come from the cache, which may be late by any time. A read that mustn't be
         older than a version waits in the server for three seconds, and then fails with 504.
         """
-        for kind in [each for each in KINDS if each.name == _resource_in(path)]:
+        for kind in [each for each in KINDS if each.name == resource_in(path)]:
             collection = f"{_root(kind)}/{kind.name}"
             _, newest = await self.send(Step("GET", collection, {"limit": "1"}))
             version = {"resourceVersion": newest["metadata"]["resourceVersion"]}
@@ -276,10 +275,6 @@ def owned_objects(objects: list[RawObject], namespace: str) -> RawObject:
             owners = [] if is_deleted else sorted(each["name"] for each in metadata.get("ownerReferences", ()))
             found[metadata["name"]] = [owners, metadata.get("finalizers"), is_deleted]
     return found
-
-
-def _resource_in(path: str) -> str:
-    return next((part for part in reversed(path.split("/")) if part in RESOURCES), "")
 
 
 def _root(kind: ServedKind) -> str:

@@ -21,7 +21,7 @@ from rolecall.workbench.explore.results import Exploration, Row
 from rolecall.workbench.explore.rules import Rule
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.crash_tests import crash_test_of, project_of
-from tests.integration.explorations import explored_until, explorer_of
+from tests.integration.explorations import FILTER_OF_SETS, explored_until, explorer_of
 from tests.integration.planned import NAMES, Project, primary
 from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
@@ -179,11 +179,6 @@ CASES: Final[Mapping[str, Hidden]] = {
         debug=False,
     ),
 }
-_FILTER: Final = """
-class FilterModule:
-    def filters(self):
-        return {"unordered": lambda items: list(set(items))}
-"""
 
 
 class HiddenRoles(Shared):
@@ -201,7 +196,7 @@ ROLES = {
 }
 SHARED = HiddenRoles(
     {name: Role(tasks, NAMES) for name, tasks in ROLES.items()},
-    files={f"roles/{name}/filter_plugins/sets.py": _FILTER for name in ROLES},
+    files={f"roles/{name}/filter_plugins/sets.py": FILTER_OF_SETS for name in ROLES},
 )
 
 

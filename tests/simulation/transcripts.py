@@ -62,7 +62,7 @@ class Transcript:
         self._continue = metadata.get("continue") or self._continue
         if "uid" in metadata and "resourceVersion" in metadata:
             self._first_version = self._first_version or metadata["resourceVersion"]
-            kind = next(_KINDS[part] for part in reversed(step.path.split("/")) if part in _KINDS)
+            kind = _KINDS[resource_in(step.path)]
             for known, name in ((self._versions, "resourceVersion"), (self._uids, "uid")):
                 values = known.setdefault(f"{kind} {metadata['name']}", [])
                 if metadata[name] not in values:
@@ -73,6 +73,11 @@ class Transcript:
         versions = sorted({int(version) for _, body in self.responses for version in _versions_in(body)})
         normalizer = _Normalizer({str(version): number for number, version in enumerate(versions)}, {})
         return [(status, normalizer.value(body)) for status, body in self.responses]
+
+
+def resource_in(path: str) -> str:
+    """Return the plural of the kind in a path, empty if there is none."""
+    return next((part for part in reversed(path.split("/")) if part in _KINDS), "")
 
 
 def _pick(values: list[str], age: int, default: str) -> str:

@@ -171,22 +171,19 @@ async def discovered(client: Client, info: RequestInfo) -> ApiResource | None:
     """Return the kind of a request; None if the API server doesn't serve it.
 
     Raise KubeError if discovery fails for now. A gateway, too, may say for a moment that a kind isn't served, and then
-    an object would stay without its owner, or a read unfollowed, for ever. So only the last answer counts.
+    an object would stay without its owner, or a read unfollowed, indefinitely. So only the last answer counts.
     """
-    for seconds in (*DISCOVERY_RETRY_SECONDS, None):
-        found, failure = None, None
+    for seconds in DISCOVERY_RETRY_SECONDS:
         try:
             found = await client.resource_for_path(info.group, info.version, info.resource)
         except ForbiddenError:
             raise
-        except KubeError as error:
-            failure = error
-        if found is not None or seconds is None:
-            break
+        except KubeError:
+            found = None
+        if found is not None:
+            return found
         await asyncio.sleep(seconds)
-    if failure is not None:
-        raise failure
-    return found
+    return await client.resource_for_path(info.group, info.version, info.resource)
 
 
 def buffered_response(upstream_response: aiohttp.ClientResponse, body: bytes) -> web.Response:

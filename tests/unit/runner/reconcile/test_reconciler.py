@@ -174,7 +174,7 @@ async def test_run_gets_the_version_that_the_informer_has(
     assert [each["reason"] for each in status["conditions"] if each["type"] == "Running"] == ["Successful"]
 
 
-async def test_run_starts_although_a_cache_lags_for_ever(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_starts_although_a_cache_lags_indefinitely(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     known = await rig.thing()
     rig.known[rig.key] = Entry.of({**known, "metadata": known["metadata"] | {"resourceVersion": "999999"}})
     monkeypatch.setattr(status_writer, "REREAD_SECONDS", (0.0, 0.0))
