@@ -4,6 +4,7 @@ from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, expect
 
 from rolecall.runner.dashboard.server import dashboard_application
+from rolecall.system.clock import SYSTEM_CLOCK
 from tests.browser.windows import window
 from tests.support.things import THING
 from tests.unit.conftest import cluster
@@ -16,6 +17,7 @@ MOST_ROWS = 200
 
 
 async def test_ten_thousand_objects_are_paged_searched_and_updated(browser: Browser, shown: Shown) -> None:
+    shown.sources.manager.clock = SYSTEM_CLOCK  # lists are kept for a second, and a browser lives in real time
     for number in range(OBJECTS):
         shown.bench.tell(THING, name=f"thing-{number:05}")
     rows = "table.objects tbody tr"
