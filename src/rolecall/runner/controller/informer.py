@@ -6,8 +6,8 @@ has a lower one because it was restored, it lists again. It runs until it is can
 unreachable, the kind isn't installed, or a permission is missing, it retries, as ``WatchRetry`` decides.
 
 All consumers of a kind share one informer. A handler gets each change once and in order; changes that happened while
-the API server was unreachable follow after the next list. Neither a failing handler nor a missing permission stops the
-informer.
+the API server was unreachable follow after the next list, and so does the deletion of an object that only a client of
+the operator has seen. Neither a failing handler nor a missing permission stops the informer.
 
 Each type of failure has its own backoff: short for an unreachable API server, a few seconds for a kind that isn't
 installed, longer for a missing permission. While the API server is unreachable, all kinds wait; any other failure
@@ -40,7 +40,7 @@ from rolecall.kube.errors import (
     UnreachableError,
 )
 from rolecall.kube.jsonpath import FieldPath
-from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.metadata import is_later, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.store import Change, Entry, Store
 from rolecall.runner.controller.work_queue import Backoff
@@ -108,6 +108,9 @@ class Reflector:
     namespaced: bool | None = None
     is_quiet: bool = False
     _resource_version: str = ""
+    _expired_version: str = ""
+    """The version that the last expired watch had come to."""
+    _listed_version: str = ""
     _sends_bookmarks: bool = False
     """Whether the last watch received a bookmark; not every API server sends them for every kind."""
     _is_lost: bool = False
@@ -130,6 +133,16 @@ class Reflector:
             return self._retry.blocked_reason
         return "" if self.clock.monotonic() - self._watching_since >= _HEALTHY_SECONDS else failure.message
 
+    def has_skipped(self, namespace: str, version: str) -> bool:
+        """Return whether a list has replaced the expired watch that would have delivered this version."""
+        is_between = is_later(version, self._expired_version) and is_later(self._listed_version, version)
+        return self.namespace in (None, namespace) and is_between
+
+    def may_skip(self, namespace: str, version: str) -> bool:
+        """Return whether neither a list nor the watch has come to this version."""
+        is_ahead = not self._resource_version or is_later(version, self._resource_version)
+        return self.namespace in (None, namespace) and is_ahead
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         retry = self._retry
@@ -139,7 +152,7 @@ class Reflector:
                 await self.client.resource(self.gvk)  # a watch needs it, and it may take longer than a restore
                 self._is_lost |= self.clock.monotonic() - started >= _RESTORE_SECONDS
                 if self._is_lost and self._resource_version and await self._is_restored():
-                    self._resource_version = ""
+                    self._resource_version = self._expired_version = ""
                     self.sink.on_restored()
                 self._is_lost = False
                 if not self._resource_version:
@@ -155,6 +168,7 @@ class Reflector:
                 if isinstance(error, GoneError):
                     logger.info("Watch expired; listing again", gvk=str(self.gvk), reason=str(error))
                     seconds = retry.delay_after_expiry()
+                    self._expired_version = self._resource_version or self._expired_version
                     self._resource_version = ""
                 else:
                     if self.clock.monotonic() - started >= _HEALTHY_SECONDS:
@@ -192,6 +206,7 @@ class Reflector:
             await asyncio.sleep(0)
         self.sink.on_list_complete(self.namespace, listed_keys, version)
         self.confirmed_at = self.clock.monotonic()
+        self._listed_version = version
         return version
 
     async def _watch(self) -> bool:
@@ -259,6 +274,8 @@ class Informer:
         self._clock = clock
         self._handlers: tuple[Callable[[Change], None], ...] = ()
         self._fields: dict[FieldPath, int] = {}
+        self._expected: dict[ObjectKey, Entry] = {}
+        """Objects that a client has seen since the first list, before the watch: if it expires, it may skip them."""
         self._unlisted: set[str | None] = set(namespaces or (None,))
         self._blocked: dict[str | None, str] = {}
         self._discovery = WatchRetry(gvk, None)
@@ -299,16 +316,21 @@ class Informer:
         self._handlers += (handler,)
 
     def expect(self, obj: RawObject) -> None:
-        """Note an object that a client has seen: until the first list, no event would tell of its change or deletion.
+        """Note an object that a client has seen, so that its change or deletion is noticed although no event tells.
 
-        That list is then compared with it. Does nothing after the list.
+        The first list is compared with it, and so is a list that replaces an expired watch.
         """
-        key = ObjectKey.of_object(obj)
-        if not self._awaits_list_of(key.namespace):
-            return
+        key, version = ObjectKey.of_object(obj), resource_version_of(obj)
         known = self.store.get(key)
-        if known is None or not known.is_after(resource_version_of(obj)):
-            self.store.put(Entry.of(obj, self._fields))
+        if self._awaits_list_of(key.namespace):
+            if known is None or not known.is_after(version):
+                self.store.put(Entry.of(obj, self._fields))
+        elif known is None or known.uid != uid_of(obj):
+            for each in self._reflectors:
+                if each.has_skipped(key.namespace, version):
+                    self._notify_if_gone(Entry.of(obj, self._fields))
+                elif each.may_skip(key.namespace, version):
+                    self._expected[key] = Entry.of(obj, self._fields)
 
     def _awaits_list_of(self, namespace: str) -> bool:
         """Return whether the first list of the objects in a namespace isn't complete."""
@@ -331,6 +353,7 @@ class Informer:
                         group.create_task(reflector.run())
             except* ScopeChangedError:
                 logger.info("Scope of this kind has changed; listing again", gvk=str(self.gvk))
+                self._expected.clear()
                 self._remove(list(self.store))  # the kind was deleted together with its objects
 
     async def _find_resource(self) -> ApiResource:
@@ -362,12 +385,18 @@ class Informer:
         if namespace in self._unlisted:  # an expected object may be newer than the list; the watch delivers it
             gone = [entry for entry in gone if not entry.is_after(resource_version)]
         self._remove(gone)
+        for entry in list(self._expected.values()):
+            if namespace in (None, entry.namespace) and not entry.is_after(resource_version):
+                del self._expected[entry.key]
+                self._notify_if_gone(entry)
         self._unlisted.discard(namespace)
         self._update_sync_state()
 
     def on_watch_event(self, event_type: str, obj: RawObject) -> None:
         """Store a watch event."""
         entry = Entry.of(obj, self._fields)
+        if (expected := self._expected.get(entry.key)) is not None and not expected.is_after(entry.resource_version):
+            del self._expected[entry.key]
         if event_type == "DELETED":
             self._notify(self.store.remove(entry.key) or entry, None, obj, from_watch=True)
         else:
@@ -379,6 +408,7 @@ class Informer:
     def on_restored(self) -> None:
         """Notify the controller, which remembers versions."""
         logger.warning("The cluster was restored to an earlier version; listing again", gvk=str(self.gvk))
+        self._expected.clear()
         self.on_restore()
 
     def on_blocked(self, namespace: str | None, reason: str) -> None:
@@ -405,6 +435,11 @@ class Informer:
         for entry in entries:
             self.store.remove(entry.key)
             self._notify(entry, None, entry.tombstone(self.gvk), from_watch=False)
+
+    def _notify_if_gone(self, expected: Entry) -> None:
+        known = self.store.get(expected.key)
+        if known is None or known.uid != expected.uid:
+            self._notify(expected, None, expected.tombstone(self.gvk), from_watch=False)
 
     def _notify(self, old: Entry | None, new: Entry | None, obj: RawObject, *, from_watch: bool) -> None:
         in_initial_list = not from_watch and not self.synced.is_set()

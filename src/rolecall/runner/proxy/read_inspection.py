@@ -5,8 +5,9 @@ GET and LIST for objects that name the run's primary, so that their kinds are wa
 Each dependent kind is reported once per primary kind. The same inspection finds the version of an object, and the
 content that an observer of reads needs.
 
-**A read is followed, or it fails**: if the API server can't be asked for the kind, which a watch needs, the run gets an
-error. Otherwise, nothing would start another run after a change of what it has read.
+**A read is followed, or it fails**: if the API server can't be asked for the kind, which a watch needs, or if it says
+that the kind isn't served but returns its objects, the run gets an error. Otherwise, nothing would start another run
+after a change of what it has read.
 
 A list is decoded object by object, so that the event loop gets its turn in between: Python's JSON parser lets no other
 thread run.
@@ -21,8 +22,7 @@ import aiohttp
 
 from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decode_list, decompress, media_type, objects_in
 from rolecall.kube.client import Client
-from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import ForbiddenError, KubeError
+from rolecall.kube.errors import ApiError, ForbiddenError, KubeError
 from rolecall.kube.metadata import PRIMARY_TYPE_ANNOTATION, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.forward import discovered
@@ -112,20 +112,27 @@ class ReadInspector:
     client: Client
     _reported: set[tuple[GVK, GVK, Ownership]] = field(default_factory=set)
 
-    async def register(self, request: ProxiedRequest) -> PendingRead | None:
-        """Register a request with its run, None if it isn't a read, or not a relevant one. Raise KubeError."""
+    async def register(self, request: ProxiedRequest) -> tuple[PendingRead | None, bool]:
+        """Register a request with its run; None if it isn't a read, not a relevant one, or one that can't be followed.
+
+        The second value is whether its response must show that the kind isn't served: discovery says so. Raise
+        KubeError if discovery fails for now.
+        """
         run, info = request.run, request.info
         is_read = info.is_resource and info.verb in READ_VERBS and info.subresource in _READABLE
         if not (run.observes_reads and is_read):  # otherwise discovery of the kind would be in vain
-            return None
-        resource = await self._resource(info)
+            return None, False
+        try:
+            resource = await discovered(self.client, info)
+        except ForbiddenError:  # an account that may never discover gets its response, without being followed
+            return None, False
         if resource is None:
-            return None
+            return None, True
         query = dict(parse_qsl(request.query, keep_blank_values=True))
         is_in_all_namespaces = resource.namespaced and not info.key.namespace  # also if the request has a name
         key = ObjectKey("", "") if is_in_all_namespaces else info.key
         start = query.get("resourceVersion", "") if info.verb == "watch" else ""
-        return run.reading(Read(resource, info.verb, key, query.get("labelSelector", ""), start))
+        return run.reading(Read(resource, info.verb, key, query.get("labelSelector", ""), start)), False
 
     def should_inspect(self, info: RequestInfo, response: aiohttp.ClientResponse) -> bool:
         """Return whether a response may contain dependents or the version of an object, or tell of its absence."""
@@ -141,7 +148,9 @@ class ReadInspector:
         if not run.inject_owner or not found.ownerships:
             return
         try:
-            resource = await self._resource(info)
+            resource = await discovered(self.client, info)
+        except ForbiddenError:
+            return
         except KubeError as error:
             message = "Failed to discover a kind of dependents; it is watched from the next run that reads one"
             logger.warning(message, resource=info.resource, reason=str(error))
@@ -156,12 +165,20 @@ class ReadInspector:
         if info.verb == "get" and isinstance(found.content, dict):
             run.saw_dependent(found.content)
 
-    async def _resource(self, info: RequestInfo) -> ApiResource | None:
-        """Return the kind that is read; None if the API server doesn't serve it, or never lets this client discover it.
 
-        Raise KubeError if discovery fails for now.
-        """
-        try:
-            return await discovered(self.client, info)
-        except ForbiddenError:
-            return None
+async def check_not_served(info: RequestInfo, response: aiohttp.ClientResponse) -> None:
+    """Raise ApiError if a response shows a kind that isn't served, as discovery says: its objects, or an absent one.
+
+    A gateway may hide a kind from discovery only. Other errors show nothing, so the run gets them unchanged.
+    """
+    is_contradiction = response.status == HTTPStatus.OK
+    if response.status == HTTPStatus.NOT_FOUND and response.content_length is not None:
+        content = decode(await response.read(), "application/json")
+        is_contradiction = isinstance(content, dict) and "name" in (content.get("details") or {})
+    if is_contradiction:
+        place = f"{info.group}/{info.version}".lstrip("/")
+        message = (
+            f"the API server returned {info.resource}, but lists no such kind in {place}: changes of what was read "
+            "couldn't be noticed, so the response was discarded; the next run tries again"
+        )
+        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)

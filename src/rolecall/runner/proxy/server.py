@@ -25,7 +25,7 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy import forward
 from rolecall.runner.proxy.bodies import BodyWorker, read_body
 from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_response, relay, upstream_headers
-from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read
+from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, check_not_served, inspect_read
 from rolecall.runner.proxy.request_info import authority_of, is_valid_target, origin_form, parse
 from rolecall.runner.proxy.seen_objects import seen_object
 from rolecall.runner.proxy.sessions import (
@@ -225,7 +225,7 @@ class Proxy:
     async def _read(self, request: web.BaseRequest, proxied: ProxiedRequest, headers: Headers) -> web.StreamResponse:
         """Forward a request other than a write, and inspect its response."""
         info = proxied.info
-        pending = await self._read_inspector.register(proxied)
+        pending, is_unserved = await self._read_inspector.register(proxied)
         needs = {"needs_content": pending is not None, "needs_keys": pending is not None and pending.needs_keys}
         needs["needs_all"] = proxied.run.follows_waiting
         status, found = 0, Inspection()
@@ -235,6 +235,8 @@ class Proxy:
             async with await forward.send(
                 self._client, request.method, proxied.target, headers, data=data, timeout=timeout
             ) as upstream_response:
+                if is_unserved:
+                    await check_not_served(info, upstream_response)
                 status = upstream_response.status
                 is_inspected = self._read_inspector.should_inspect(info, upstream_response)
                 capture = proxied.capture_response(MAX_INSPECTED_BYTES if is_inspected else None)

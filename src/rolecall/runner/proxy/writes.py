@@ -56,6 +56,7 @@ from rolecall.kube.bodies import (
 )
 from rolecall.kube.client import MERGE_PATCH, Client
 from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import ApiError
 from rolecall.kube.metadata import (
     PRIMARY_ANNOTATION,
     PRIMARY_TYPE_ANNOTATION,
@@ -137,7 +138,9 @@ class Writes:
         if not (run.inject_owner and _may_need_owner(request)):
             return False
         resource = await discovered(self.client, info)
-        if resource is None or resource.is_virtual or is_event(resource.gvk):
+        if resource is None:
+            raise _not_served(info)
+        if resource.is_virtual or is_event(resource.gvk):
             return False
         # Then the API server must see duplicate keys, because it rejects them.
         is_strict = ("fieldValidation", "Strict") in parse_qsl(request.query)
@@ -310,6 +313,17 @@ def _may_need_owner(request: ProxiedRequest) -> bool:
         return _ADOPT in request.body or (replaces_lists and b"ownerReferences" in request.body)
     is_apply = info.verb == "patch" and media_type(request.content_type) in APPLY_MEDIA_TYPES
     return is_apply or info.verb == "update" or (info.verb == "create" and not info.name)
+
+
+def _not_served(info: RequestInfo) -> ApiError:
+    """Return the response to a write of a kind that discovery doesn't list, as that of the API server.
+
+    A gateway may hide a kind from discovery only, and then a new object would stay without its owner. So the write
+    isn't sent: there is nothing in it that shows the contradiction before it has happened.
+    """
+    place = f"{info.group}/{info.version}".lstrip("/")
+    message = f"the server could not find the requested resource: it lists no kind {info.resource} in {place}"
+    return ApiError(HTTPStatus.NOT_FOUND, "NotFound", message)
 
 
 def _key_of(info: RequestInfo, resource: ApiResource, obj: RawObject) -> ObjectKey:

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -459,6 +460,50 @@ async def test_after_the_first_list_nothing_is_expected(server: FakeServer) -> N
         await settle()
         world.informer.expect(old)
         assert [entry.resource_version for entry in world.informer.store] != [old["metadata"]["resourceVersion"]]
+
+
+@pytest.mark.parametrize("is_seen_before_the_list", [True, False])
+@pytest.mark.parametrize("happened", ["nothing", "deleted", "replaced"])
+async def test_object_that_only_a_client_has_seen_is_compared_with_the_list_after_an_expiry(
+    server: FakeServer, *, happened: str, is_seen_before_the_list: bool
+) -> None:
+    """The watch has skipped both its creation and its deletion, so nothing else tells of the latter."""
+    async with running(World(server)) as world:
+        server.end_streams(GoneError(410, "Expired", ""))
+        seen = copy.deepcopy(server.put("web"))
+        if is_seen_before_the_list:
+            world.informer.expect(seen)
+        if happened != "nothing":
+            server.remove("web")
+        if happened == "replaced":
+            server.put("web", uid="another")
+        await world.pass_seconds(1)
+        if not is_seen_before_the_list:
+            world.informer.expect(seen)
+        expected = {"nothing": ["added"], "deleted": ["deleted"], "replaced": ["added", "deleted"]}
+        assert [kind_of(change) for change in world.changes] == expected[happened]
+        assert all(change.old.uid == "uid-web" for change in world.changes if change.old)
+        world.changes.clear()
+        server.end_streams(GoneError(410, "Expired", ""))
+        await world.pass_seconds(1)
+        assert world.reported == []
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_object_that_the_watch_delivers_is_not_reported_again(server: FakeServer, *, is_late: bool) -> None:
+    async with running(World(server)) as world:
+        seen = copy.deepcopy(server.put("web"))
+        if not is_late:
+            world.informer.expect(seen)
+        await settle()
+        server.remove("web")
+        await settle()
+        if is_late:
+            world.informer.expect(seen)
+        assert world.reported == ["Widget default/web added", "Widget default/web deleted"]
+        server.end_streams(GoneError(410, "Expired", ""))
+        await world.pass_seconds(1)
+        assert world.reported == []
 
 
 async def test_replaced_object_is_reported_as_deleted_and_added(server: FakeServer) -> None:

@@ -154,6 +154,26 @@ async def test_read_that_cannot_be_followed_for_now_fails(
     assert (await reader.send("GET", CM)).status == expected
 
 
+@pytest.mark.parametrize(("status", "details"), [(200, {}), (404, {"name": "x"}), (404, {}), (403, {})])
+async def test_object_of_a_kind_that_discovery_does_not_list_is_not_returned(
+    reader: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, status: int, details: dict[str, str]
+) -> None:
+    """A gateway may hide the kind from discovery only: then nothing would tell of a change."""
+
+    async def respond(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "details": details}, status=status)
+
+    target = "/apis/unknown.example.com/v1/namespaces/ns/things/x"
+    monkeypatch.setattr(forward, "DISCOVERY_RETRY_SECONDS", ())
+    api_server.handlers["GET", target] = respond
+    response = await reader.send("GET", target)
+    if status == 200 or details:
+        assert response.status == 503
+        assert "no such kind in unknown.example.com/v1" in response.json()["message"]
+    else:
+        assert (response.status, response.json()["details"]) == (status, details)
+
+
 @pytest.mark.parametrize(
     ("method", "target"),
     [

@@ -465,11 +465,11 @@ async def test_group_of_write_is_reported_before_it_is_sent(run: Run, api_server
 
     reporting = Reporting("8", run.itself.owner)
     run.session.headers["Authorization"] = f"Bearer {run.proxy.register(reporting).secret}"
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for target in (path, f"{path}?dryRun=All", CONFIG_MAPS):
-        await run.send("POST", target, json=config_map())
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/x"
+    for target in (path, f"{path}?dryRun=All", f"{CONFIG_MAPS}/cm"):
+        await run.send("DELETE", target)
     await run.send("GET", path)
-    writes = [number for number, request in enumerate(api_server.received) if request.method == "POST"]
+    writes = [number for number, request in enumerate(api_server.received) if request.method == "DELETE"]
     assert [group for group, _ in reported] == ["apiextensions.k8s.io", ""]
     assert all(seen <= sent for (_, seen), sent in zip(reported, (writes[0], writes[2]), strict=True))
 
