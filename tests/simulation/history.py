@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ _MOMENTS: Final = (0.003, 0.03, 0.1, 0.3)
 _BRIEFLY: Final = (0.02, 0.2, 1.0, 4.0)
 """How long a change lasts that the user takes back."""
 
-_HIDDEN_SECONDS: Final = (0.3, 1.0, 2.0)
+_HIDDEN_SECONDS: Final = (1.0, 8.0, 20.0)
 """How long discovery fails; a run waits 2.6 s for it, and then believes that the kind isn't served."""
 
 _RESTART_SECONDS: Final = 5.0
@@ -88,8 +89,8 @@ class Options:
 
     fault_rate: float = 0.15
     replicas: int = 0
-    hides_kinds: bool = False
-    """Whether discovery fails for some time, too."""
+    often: str = ""
+    """The name of a step that happens ten times as often as usual."""
 
 
 def play(seed: int, root: Path, options: Options | None = None) -> Report:
@@ -176,7 +177,7 @@ class History:
         self.facts: list[RunFact] = []
         self.user = User(self.server, self.draw, self.tell)
         self.replicas: list[Replica] = []
-        self.fault_rate, self.hides_kinds = options.fault_rate, options.hides_kinds
+        self.fault_rate, self.often = options.fault_rate, options.often
         mode = self.draw.random()
         self.count = options.replicas or (1 if mode < 0.8 else 2)
         self.shards = 4 if mode >= 0.9 else 0
@@ -242,13 +243,16 @@ class History:
             self._kill: 2,
             self._restart: 1,
             self._delete_what_a_new_operator_makes: 1,
+            self._delete_what_is_made_unseen: 1,
             self._toggle_briefly: 2,
+            self._hide_kinds: 3,
         }
-        if self.hides_kinds:
-            steps[self._hide_kinds] = 5
         if not self._emphases:
             self._emphases = [2.0, *(self.draw.choice(EMPHASES) for _ in range(len(steps) - 1))]
         weights = [weight * emphasis for weight, emphasis in zip(steps.values(), self._emphases, strict=True)]
+        weights = [
+            weight * (10 if step.__name__ == self.often else 1) for step, weight in zip(steps, weights, strict=True)
+        ]
         step = self.draw.choices(list(steps), weights)[0]
         if (waiting := step()) is not None:
             await waiting
@@ -316,13 +320,31 @@ class History:
                 return
             await asyncio.sleep(_STEP_SECONDS)
 
+    async def _delete_what_is_made_unseen(self) -> None:
+        """Delete a dependent as soon as a run has made it again, while every watch breaks and expires."""
+        name, before = self.draw.choice(NAMES), len(self.facts)
+        path = f"{CONFIG_MAPS}/{name}"
+        if self.server.handle("DELETE", path).status != HTTPStatus.OK:
+            return
+        self.tell(f"user deletes the ConfigMap {name}")
+        for _ in range(_FIRST_RUN_STEPS):
+            if any(fact.name == name for fact in self.facts[before:]):
+                for replica in self.replicas:
+                    replica.session.break_watches()
+                if self.server.handle("DELETE", path).status == HTTPStatus.OK:
+                    self.tell(f"user deletes the ConfigMap {name} unseen")
+                    self._compact()
+                    return
+            await asyncio.sleep(_STEP_SECONDS)
+
     async def _hide_kinds(self) -> None:
-        """Let discovery fail for some time, also that of a new operator, which knows no kind."""
-        if self.draw.random() < 0.5:
+        """Let discovery of the core group, or of all kinds, fail for some time; a new operator knows none of them."""
+        if self.draw.random() < 0.8:
             await self._kill()
         seconds = self.draw.choice(_HIDDEN_SECONDS)
+        self.network.hidden_kinds = self.draw.choice(("/api", "/"))
         self.network.hides_kinds_until = self._loop.time() + seconds
-        self.tell(f"a gateway hides all kinds for {seconds:g} s")
+        self.tell(f"a gateway hides the kinds below {self.network.hidden_kinds} for {seconds:g} s")
         self.user.change()
 
     async def _toggle_briefly(self) -> None:

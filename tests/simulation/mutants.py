@@ -14,14 +14,14 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
 from rolecall.kube import client
-from rolecall.kube.client import Client
 from rolecall.kube.connection import read_event
-from rolecall.kube.errors import KubeError
+from rolecall.kube.errors import ApiError, KubeError
 from rolecall.kube.metadata import generation_of, status_of, without_finalizer
 from rolecall.kube.references import ObjectKey
 from rolecall.runner import watch_controller
@@ -31,9 +31,9 @@ from rolecall.runner.controller.informer import Informer, Reflector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.election.elector import Elector
-from rolecall.runner.proxy import read_inspection, seen_objects, server, writes
+from rolecall.runner.proxy import seen_objects, server
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.proxy.writes import removed_uids
+from rolecall.runner.proxy.writes import Writes, removed_uids
 from rolecall.runner.prune import inventory
 from rolecall.runner.prune.observations import Observations
 from rolecall.runner.reconcile import pruner, reconciler, status_writer
@@ -231,12 +231,25 @@ def _forgotten_by_reconciles_only() -> Iterator[None]:
         yield
 
 
-async def _discovered_or_none(client: Client, info: Any) -> Any:
-    """Take the first answer, and an error for a kind that isn't served."""
+_inject = Writes._inject
+
+
+async def _inject_if_listed(self: Writes, request: Any) -> bool:
+    """Write an object of a kind that discovery doesn't list, as it is."""
     try:
-        return await client.resource_for_path(info.group, info.version, info.resource)
-    except KubeError:
-        return None
+        return await _inject(self, request)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return False
+        raise
+
+
+_expect = Informer.expect
+
+
+def _expect_only_first(self: Informer, obj: Any) -> None:
+    if self._awaits_list_of(ObjectKey.of_object(obj).namespace):
+        _expect(self, obj)
 
 
 async def _read_once(self: Primaries, key: ObjectKey, _seen: str = "") -> Any:
@@ -256,7 +269,6 @@ def _own_whoever_made_it() -> Iterator[None]:
 
 
 _TWO: Final = Options(replicas=2)
-_WITHOUT_KINDS: Final = Options(hides_kinds=True)
 
 MUTANTS: Final[dict[str, Mutant]] = {
     "change-during-run-is-lost": Mutant(1, _replaced(WorkQueue, "done", _drop_changes_during_runs)),
@@ -280,11 +292,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "later-versions-are-not-judged": Mutant(1, _judged_once),
     "changes-of-rejected-objects-are-lost": Mutant(1, _replaced(Reconciler, "__init__", _without_rejected)),
-    "reads-of-unknown-kinds-are-not-followed": Mutant(
-        1, _replaced(read_inspection, "discovered", _discovered_or_none), _WITHOUT_KINDS
+    "reads-of-hidden-kinds-are-not-followed": Mutant(
+        1, _replaced(server, "check_not_served", _check_nothing), Options(often="_hide_kinds")
     ),
-    "objects-of-unknown-kinds-have-no-owner": Mutant(
-        1, _replaced(writes, "discovered", _discovered_or_none), _WITHOUT_KINDS
+    "objects-of-hidden-kinds-have-no-owner": Mutant(
+        1, _replaced(Writes, "_inject", _inject_if_listed), Options(often="_hide_kinds")
+    ),
+    "an-expired-watch-hides-deletions": Mutant(
+        1, _replaced(Informer, "expect", _expect_only_first), Options(often="_delete_what_is_made_unseen")
     ),
     "prune-compares-nothing": Mutant(1, _replaced(Observations, "names", lambda *_: False)),
     "prune-counts-own-annotations": Mutant(1, _replaced(inventory, "_OWN_ANNOTATIONS", "never/")),

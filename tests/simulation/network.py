@@ -113,7 +113,9 @@ class Network:
     tell: Callable[[str], None]
     fault_rate: float = 0.0
     hides_kinds_until: float = 0.0
-    """Until then, a gateway responds to discovery, and knows no kind."""
+    """Until then, a gateway responds to discovery of the kinds below ``hidden_kinds``, and knows none of them."""
+
+    hidden_kinds: str = "/"
 
     requests: int = 0
     faults: dict[str, int] = field(default_factory=dict)
@@ -198,7 +200,12 @@ class Session:
         network.requests += 1
         await self._travel()
         fault = network.draw(lambda: self._possible_faults(method, url, is_run=RUN_HEADER in headers))
-        if network.hides_kinds_until > asyncio.get_running_loop().time() and _is_discovery(url.raw_path):
+        is_hidden = network.hides_kinds_until > asyncio.get_running_loop().time()
+        if (
+            is_hidden
+            and url.raw_path.startswith(f"{network.hidden_kinds.rstrip('/')}/")
+            and _is_discovery(url.raw_path)
+        ):
             fault = "404 of a gateway"
         if fault:
             network.tell(f"{self.replica} {method} {url.raw_path}: fault {fault}")

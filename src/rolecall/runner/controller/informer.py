@@ -325,10 +325,10 @@ class Informer:
         if self._awaits_list_of(key.namespace):
             if known is None or not known.is_after(version):
                 self.store.put(Entry.of(obj, self._fields))
-        elif known is None or known.uid != uid_of(obj):
+        elif known is None or known.uid != uid_of(obj) or known.is_after(version):
             for each in self._reflectors:
                 if each.has_skipped(key.namespace, version):
-                    self._notify_if_gone(Entry.of(obj, self._fields))
+                    self._report_skipped(Entry.of(obj, self._fields), obj)
                 elif each.may_skip(key.namespace, version):
                     self._expected[key] = Entry.of(obj, self._fields)
 
@@ -374,7 +374,8 @@ class Informer:
     def on_listed(self, obj: RawObject) -> None:
         """Store an object from a list, unless it is expected in a later version: the watch delivers that."""
         entry = Entry.of(obj, self._fields)
-        expected = self.store.get(entry.key) if self._awaits_list_of(entry.namespace) else None
+        known = self.store if self._awaits_list_of(entry.namespace) else self._expected
+        expected = known.get(entry.key)
         if expected is None or expected.uid != entry.uid or not expected.is_after(entry.resource_version):
             self._upsert(entry, obj, from_watch=False)
 
@@ -388,7 +389,8 @@ class Informer:
         for entry in list(self._expected.values()):
             if namespace in (None, entry.namespace) and not entry.is_after(resource_version):
                 del self._expected[entry.key]
-                self._notify_if_gone(entry)
+                if entry.key not in listed_keys:
+                    self._remove([entry])
         self._unlisted.discard(namespace)
         self._update_sync_state()
 
@@ -424,7 +426,7 @@ class Informer:
             self.settled.set()
 
     def _upsert(self, entry: Entry, obj: RawObject, *, from_watch: bool) -> None:
-        before = self.store.put(entry)
+        before = self.store.put(entry) or (None if from_watch else self._expected.get(entry.key))
         if before is not None and before.uid != entry.uid:
             self._notify(before, None, before.tombstone(self.gvk), from_watch=False)
             before = None
@@ -436,10 +438,13 @@ class Informer:
             self.store.remove(entry.key)
             self._notify(entry, None, entry.tombstone(self.gvk), from_watch=False)
 
-    def _notify_if_gone(self, expected: Entry) -> None:
-        known = self.store.get(expected.key)
-        if known is None or known.uid != expected.uid:
-            self._notify(expected, None, expected.tombstone(self.gvk), from_watch=False)
+    def _report_skipped(self, seen: Entry, obj: RawObject) -> None:
+        """Report what has happened to an object between a version that a client has seen, and a list."""
+        known = self.store.get(seen.key)
+        if known is None or known.uid != seen.uid:
+            self._notify(seen, None, seen.tombstone(self.gvk), from_watch=False)
+        else:
+            self._notify(seen, known, obj, from_watch=False)
 
     def _notify(self, old: Entry | None, new: Entry | None, obj: RawObject, *, from_watch: bool) -> None:
         in_initial_list = not from_watch and not self.synced.is_set()

@@ -463,7 +463,7 @@ async def test_after_the_first_list_nothing_is_expected(server: FakeServer) -> N
 
 
 @pytest.mark.parametrize("is_seen_before_the_list", [True, False])
-@pytest.mark.parametrize("happened", ["nothing", "deleted", "replaced"])
+@pytest.mark.parametrize("happened", ["nothing", "deleted", "changed", "replaced"])
 async def test_object_that_only_a_client_has_seen_is_compared_with_the_list_after_an_expiry(
     server: FakeServer, *, happened: str, is_seen_before_the_list: bool
 ) -> None:
@@ -473,15 +473,18 @@ async def test_object_that_only_a_client_has_seen_is_compared_with_the_list_afte
         seen = copy.deepcopy(server.put("web"))
         if is_seen_before_the_list:
             world.informer.expect(seen)
-        if happened != "nothing":
-            server.remove("web")
-        if happened == "replaced":
-            server.put("web", uid="another")
+        match happened:
+            case "deleted":
+                server.remove("web")
+            case "changed":
+                server.put("web", color="red")
+            case "replaced":
+                server.put("web", uid="another")
         await world.pass_seconds(1)
         if not is_seen_before_the_list:
             world.informer.expect(seen)
-        expected = {"nothing": ["added"], "deleted": ["deleted"], "replaced": ["added", "deleted"]}
-        assert [kind_of(change) for change in world.changes] == expected[happened]
+        expected = {"nothing": set(), "deleted": {"deleted"}, "changed": {"modified"}, "replaced": {"deleted"}}
+        assert {kind_of(change) for change in world.changes} - {"added"} == expected[happened]
         assert all(change.old.uid == "uid-web" for change in world.changes if change.old)
         world.changes.clear()
         server.end_streams(GoneError(410, "Expired", ""))
