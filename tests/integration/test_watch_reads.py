@@ -277,7 +277,7 @@ async def test_two_roles_that_read_each_others_writes_back_off(world: World, thi
         return any(read in text and writer in text for text in messages for read, writer in names)
 
     await eventually(told, names_both, TIMEOUT_SECONDS, "an Event names both objects")
-    await stay_delayed(both, start, 25.0)
+    await stay_delayed(both, start, 10.0)
 
 
 async def test_objects_that_share_an_object_that_each_writes_back_off(world: World, things: Things) -> None:
@@ -289,4 +289,4 @@ async def test_objects_that_share_an_object_that_each_writes_back_off(world: Wor
         await thing.create()
     for thing in all_of_them:
         await thing.runs_at_least(3)
-    await stay_delayed(all_of_them, start, 30.0)
+    await stay_delayed(all_of_them, start, 10.0)
