@@ -230,7 +230,8 @@ class WatchController:
                 index.update_primary(key, change.obj)
             else:
                 index.remove_primary(key)
-        if not is_selected:
+        # A late event mustn't undo what a run has read since: the later version starts no other run.
+        if not is_selected and not self._self_triggers.was_read(key, change.entry.uid, change.entry.resource_version):
             self.reads.forget(key)
         is_initial = change.in_initial_list or not self._has_started
         manages_status = self.watch.manage_status

@@ -554,6 +554,22 @@ async def test_deselected_object_has_no_read_subscriptions(cluster: FakeCluster,
         assert bench.count_subscriptions() == 0
 
 
+async def test_late_event_of_a_deselected_version_leaves_the_reads_of_a_later_run(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """The version that matches again starts no run, because the run has read it."""
+    bench = ReadBench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    async with bench.watches.running():
+        late = bench.version_of(THING, "one", generation=1, labels={"tier": "db"})
+        current = bench.version_of(THING, "one", generation=1, labels={"tier": "web"})
+        bench.controller.reconciler.self_triggers.run_started(ONE, current)
+        await bench.read()
+        for obj in (late, current):
+            bench.manager.informer_for(THING).on_watch_event("MODIFIED", obj)
+        assert await bench.due() == {}
+        assert bench.count_subscriptions() == 1
+
+
 def sharded(cluster: FakeCluster, root: Path) -> tuple[Bench, HeldShards, dict[str, int]]:
     """Return a controller of two shards, and the shard of each of ten objects."""
     shards = HeldShards(2, 0.0, Dispatcher())

@@ -2,7 +2,8 @@
 
 A ``Reflector`` is the list-and-watch loop below it. It lists in pages, then watches from the resourceVersion of the
 list. When a watch ends, it resumes from the last version; when that version has expired (410 Gone), or when the cluster
-has a lower one because it was restored, it lists again. It runs until it is cancelled: while the API server is
+has a lower one because it was restored, it lists again. A list whose version, or an object in it, is older than what
+is known shows a restore, too. It runs until it is cancelled: while the API server is
 unreachable, the kind isn't installed, or a permission is missing, it retries, as ``WatchRetry`` decides.
 
 All consumers of a kind share one informer. A handler gets each change once and in order; changes that happened while
@@ -108,8 +109,8 @@ class Reflector:
     namespaced: bool | None = None
     is_quiet: bool = False
     _resource_version: str = ""
-    _expired_version: str = ""
-    """The version that the last expired watch had come to."""
+    _left_version: str = ""
+    """The version of the last watch that a list replaced, because it had expired, or the kind wasn't installed."""
     _listed_version: str = ""
     _sends_bookmarks: bool = False
     """Whether the last watch received a bookmark; not every API server sends them for every kind."""
@@ -135,7 +136,7 @@ class Reflector:
 
     def has_skipped(self, namespace: str, version: str) -> bool:
         """Return whether a list has replaced the expired watch that would have delivered this version."""
-        is_between = is_later(version, self._expired_version) and is_later(self._listed_version, version)
+        is_between = is_later(version, self._left_version) and is_later(self._listed_version, version)
         return self.namespace in (None, namespace) and is_between
 
     def may_skip(self, namespace: str, version: str) -> bool:
@@ -152,7 +153,7 @@ class Reflector:
                 await self.client.resource(self.gvk)  # a watch needs it, and it may take longer than a restore
                 self._is_lost |= self.clock.monotonic() - started >= _RESTORE_SECONDS
                 if self._is_lost and self._resource_version and await self._is_restored():
-                    self._resource_version = self._expired_version = ""
+                    self._resource_version = self._left_version = ""
                     self.sink.on_restored()
                 self._is_lost = False
                 if not self._resource_version:
@@ -168,17 +169,19 @@ class Reflector:
                 if isinstance(error, GoneError):
                     logger.info("Watch expired; listing again", gvk=str(self.gvk), reason=str(error))
                     seconds = retry.delay_after_expiry()
-                    self._expired_version = self._resource_version or self._expired_version
-                    self._resource_version = ""
+                    self._leave_watch()
                 else:
                     if self.clock.monotonic() - started >= _HEALTHY_SECONDS:
                         retry.record_progress()
                     seconds = retry.delay_after_failure(error)
                     if retry.failure is WatchFailure.NOT_INSTALLED:
-                        self._resource_version = ""  # a kind that is installed again has other objects
+                        self._leave_watch()  # a kind that is installed again has other objects
                 if retry.blocked_reason:
                     self.sink.on_blocked(self.namespace, retry.blocked_reason)
             await sleep(self.clock, seconds)
+
+    def _leave_watch(self) -> None:
+        self._left_version, self._resource_version = self._resource_version or self._left_version, ""
 
     async def _is_restored(self) -> bool:
         """Return whether the version of the collection is lower than that of the watch.
@@ -195,7 +198,10 @@ class Reflector:
             raise ScopeChangedError(self.gvk)
         listed_keys: set[ObjectKey] = set()
         version = ""
-        async for items, version in self.client.list_pages(self.gvk, self.namespace, self.selection):  # noqa: B007 - used after the loop
+        async for items, version in self.client.list_pages(self.gvk, self.namespace, self.selection):
+            if is_later(self._left_version, version):
+                self._left_version = ""
+                self.sink.on_restored()
             for item in items:
                 # The API server omits these in the items of a list.
                 item.setdefault("apiVersion", self.gvk.api_version)
@@ -276,6 +282,8 @@ class Informer:
         self._fields: dict[FieldPath, int] = {}
         self._expected: dict[ObjectKey, Entry] = {}
         """Objects that a client has seen since the first list, before the watch: if it expires, it may skip them."""
+        self._is_restored = False
+        """Whether a restore was reported, and not all objects have been listed since."""
         self._unlisted: set[str | None] = set(namespaces or (None,))
         self._blocked: dict[str | None, str] = {}
         self._discovery = WatchRetry(gvk, None)
@@ -374,8 +382,11 @@ class Informer:
     def on_listed(self, obj: RawObject) -> None:
         """Store an object from a list, unless it is expected in a later version: the watch delivers that."""
         entry = Entry.of(obj, self._fields)
-        known = self.store if self._awaits_list_of(entry.namespace) else self._expected
-        expected = known.get(entry.key)
+        known = self.store.get(entry.key)
+        is_first = self._awaits_list_of(entry.namespace)
+        if not is_first and known and known.uid == entry.uid and known.is_after(entry.resource_version):
+            self.on_restored()
+        expected = known if is_first else self._expected.get(entry.key)
         if expected is None or expected.uid != entry.uid or not expected.is_after(entry.resource_version):
             self._upsert(entry, obj, from_watch=False)
 
@@ -392,6 +403,7 @@ class Informer:
                 if entry.key not in listed_keys:
                     self._remove([entry])
         self._unlisted.discard(namespace)
+        self._is_restored = False
         self._update_sync_state()
 
     def on_watch_event(self, event_type: str, obj: RawObject) -> None:
@@ -408,7 +420,10 @@ class Informer:
         """Do nothing: the reflector resumes by itself."""
 
     def on_restored(self) -> None:
-        """Notify the controller, which remembers versions."""
+        """Notify the controller, which remembers versions, once before or within a list."""
+        if self._is_restored:
+            return
+        self._is_restored = True
         logger.warning("The cluster was restored to an earlier version; listing again", gvk=str(self.gvk))
         self._expected.clear()
         self.on_restore()

@@ -150,7 +150,9 @@ class SelfTriggers:
             return True
         if self.own_writes.contains((self.gvk, key), cause.uid, cause.resource_version):
             return not (isinstance(cause, PrimaryCause) and cause.changed_spec) or key in self._requested_requeue
-        # Rule 2
-        uid, version, _ = self._started.get(key, _NEVER_STARTED)
-        was_read = version == cause.resource_version or is_later(version, cause.resource_version)
-        return is_primary and uid == cause.uid and was_read
+        return is_primary and self.was_read(key, cause.uid, cause.resource_version)  # Rule 2
+
+    def was_read(self, key: ObjectKey, uid: str, resource_version: str) -> bool:
+        """Return whether the last run of a primary started from this version of it, or a later one."""
+        started_uid, version, _ = self._started.get(key, _NEVER_STARTED)
+        return started_uid == uid and (version == resource_version or is_later(version, resource_version))

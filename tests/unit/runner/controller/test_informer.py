@@ -13,6 +13,7 @@ from rolecall.kube.errors import (
     ForbiddenError,
     GoneError,
     KubeError,
+    NotServedError,
     ResponseTimeoutError,
     UnknownKindError,
     UnreachableError,
@@ -208,6 +209,28 @@ async def test_restored_cluster_is_listed_again(server: FakeServer) -> None:
             "Widget default/lost deleted",
             "Widget default/new added",
         ]
+
+
+@pytest.mark.parametrize("error", [GoneError(410, "Expired", ""), NotServedError(404, "NotFound", "")])
+@pytest.mark.parametrize("later_changes", [0, 200])
+async def test_restore_is_noticed_although_a_list_replaces_the_watch(
+    server: FakeServer, error: KubeError, later_changes: int
+) -> None:
+    """The reflector has given up the version of its watch, and as many changes as were lost may have followed."""
+    server.put("kept")
+    server.put("lost")
+    async with running(World(server)) as world:
+        restored: list[int] = []
+        world.informer.on_restore = lambda: restored.append(server.version)
+        server.broken_kinds[WIDGET] = error
+        server.end_streams(error)
+        await world.pass_seconds(1)
+        server.restore(50, "kept")
+        server.version += later_changes
+        server.broken_kinds.clear()
+        await world.pass_seconds(5)
+        assert restored == [50 + later_changes]
+        assert world.reported[2:] == ["Widget default/kept modified", "Widget default/lost deleted"]
 
 
 async def test_restore_between_two_watches_is_noticed(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from rolecall.runner.runs import memory
 from rolecall.runner.runs.memory import MemoryGuard, resolve_memory_limit
 from rolecall.runner.runs.process_marks import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.system.control_groups import ContainerMemory, ControlGroup
-from tests.unit.system.test_processes import running
+from tests.processes.system.test_processes import running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="control groups and /proc")
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from rolecall.runner.election import supervisor
-from tests.unit.runner.election.test_supervisor import WITHIN_SECONDS, process_tree, until
+from tests.processes.runner.election.test_supervisor import WITHIN_SECONDS, process_tree, until
 
 TINI = (sys.executable, "-I", "-S", supervisor.__file__, "--init")
 ALL_BUT_FAULTS = {

@@ -16,7 +16,7 @@ from rolecall.runner.runs.process_marks import (
     processes_of_run,
 )
 from rolecall.system.processes import become_subreaper
-from tests.unit.system.test_processes import SLEEP, STUBBORN, running
+from tests.processes.system.test_processes import SLEEP, STUBBORN, running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
 
