@@ -91,10 +91,19 @@ bundle: .venv/.ready ## Write the OLM bundle of the samples to deploy/olm, for V
 ##@ Test
 
 .PHONY: test
-test: setup unit simulation check core ## Before each commit: unit and static tests, simulation, static checks, core integration tests (10 minutes on two CPUs)
+test: setup processes unit simulation check core ## Before each commit: unit and static tests, simulation, static checks, core integration tests (10 minutes on two CPUs)
 
 .PHONY: test-all
-test-all: setup unit simulation check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e
+test-all: setup processes unit simulation check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e
+
+# Their limits and signals need an idle machine, so these tests run first.
+ifneq ($(TESTS),)
+unit simulation check core integration-parallel parity molecule test-release: | processes
+endif
+
+.PHONY: processes
+processes: .venv/.ready ## Tests of processes: the fork server, limits, signals, and the guard, one at a time
+	$(RUN) pytest tests/processes
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles and CRDs
@@ -200,7 +209,7 @@ test-matrix: setup ## Unit tests, parity, and real plays with each ansible-core 
 	  UV_PROJECT_ENVIRONMENT=.venv-$$pair $(UV) sync --locked --quiet --group core-$${core/./-} --python $$python; \
 	  export PATH="$(CURDIR)/.venv-$$pair/bin:$$PATH"; \
 	  rolecall version; \
-	  pytest tests/unit tests/static tests/parity --numprocesses $(WORKERS) --timeout 1800 && pytest $(MATRIX) --timeout 1800 || failed="$$failed $$pair"; \
+	  pytest tests/unit tests/processes tests/static tests/parity --numprocesses $(WORKERS) --timeout 1800 && pytest $(MATRIX) --timeout 1800 || failed="$$failed $$pair"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
 
