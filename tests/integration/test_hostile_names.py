@@ -63,10 +63,10 @@ TASKS = """
 
 
 NAMES = (
-    *("a:b", "a&b", "a'b\"c", "a  b", "{{ x }}", "a#b", "a?b", "a,b", "a\\b;c", "a\nb", "$HOME", "`id` ~ *", "ä☃"),
+    *("a:b&c#d?e,f\\g;h", "a'b\"c  d", "{{ x }}", "a\nb", "$HOME `id` ~ *", "ä☃"),
     *("n" * 240, "☃" * 240, ":" * 240),
 )
-"""Each follows the name of the test's namespace."""
+"""Each follows the name of the test's namespace. A run has all characters of a name in the same places."""
 
 CASES = {
     "warm": (ROLECALL, (), "role: thing"),
@@ -93,7 +93,7 @@ async def test_objects_with_any_name_are_reconciled(
     (directory / "play.yml").write_text(PLAYBOOK)
     write_role(directory, TASKS.replace("LABEL", LABEL).replace("NAMESPACE", world.namespace))
     (directory / "roles/thing/templates/name.j2").write_text("{{ ansible_operator_meta.name }}")
-    names = [f"{world.namespace}{name}" for name in NAMES]
+    names = [f"{world.namespace}{name}" for name in (NAMES if case == "warm" else NAMES[2:7])]
     uids = {}
     for name in names:
         metadata = {"name": name, "labels": {LABEL: world.namespace}}

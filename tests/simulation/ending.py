@@ -228,24 +228,27 @@ class Ending:
         return found
 
 
+_AFTER_SUCCESS = (
+    ("Successful", "status", "True"),
+    ("Ready", "status", "True"),
+    ("Failure", "status", "False"),
+    ("Running", "reason", "Successful"),
+)
+
+
 def wrong_status(obj: RawObject, spec: RawObject, *, has_size: bool) -> list[str]:
     """Return how the status of a living object differs from that after a success with this spec.
 
     Without ``has_size``, the API server rejects the size.
     """
     status = obj.get("status") or {}
-    reasons = {each["type"]: each["reason"] for each in status.get("conditions") or ()}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
     found = [] if status.get("size") == spec["size"] or not has_size else [f"status.size is {status.get('size')}"]
     generation = obj["metadata"]["generation"]
     if status.get("observedGeneration") != generation:
         found.append(f"observedGeneration is {status.get('observedGeneration')} of {generation}")
-    expected = {"Successful": "True", "Ready": "True", "Failure": "False"}
-    found += [
-        f"{kind} is {conditions.get(kind)}, expected {value}"
-        for kind, value in expected.items()
-        if conditions.get(kind) != value
-    ]
-    found += [] if reasons.get("Running") == "Successful" else [f"the reason of Running is {reasons.get('Running')}"]
+    for kind, field, value in _AFTER_SUCCESS:
+        if (seen := conditions.get(kind, {}).get(field)) != value:
+            found.append(f"the {field} of {kind} is {seen}, expected {value}")
     found += ["is being deleted"] if is_being_deleted(obj) else []
     return found

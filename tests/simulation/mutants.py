@@ -291,7 +291,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "outdated-objects-run": Mutant(1, _replaced(Primaries, "read", _read_once)),
     "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "later-versions-are-not-judged": Mutant(1, _judged_once),
-    "changes-of-rejected-objects-are-lost": Mutant(1, _replaced(Reconciler, "__init__", _without_rejected)),
+    "changes-of-rejected-objects-are-lost": Mutant(
+        1, _replaced(Reconciler, "__init__", _without_rejected), Options(often="_toggle_briefly")
+    ),
     "reads-of-hidden-kinds-are-not-followed": Mutant(
         1, _replaced(server, "check_not_served", _check_nothing), Options(often="_hide_kinds")
     ),

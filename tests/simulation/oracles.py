@@ -34,6 +34,9 @@ _RECENT = 40
 _EDIT_SECONDS = 5.0
 """An edit that happens between the operator's last look at a spec and its deletion comes too late."""
 
+_PARTS = (*PARTS, "count")
+"""The last parts of the names of what a role makes besides the ConfigMap of the object's name."""
+
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 
@@ -112,7 +115,7 @@ class Oracles:
         """Judge whether the operator may delete an object: no role deletes."""
         name = path.removeprefix(f"{CONFIG_MAPS}/")
         uid = ((body or {}).get("preconditions") or {}).get("uid")
-        is_part = name.partition("-")[2] in (*PARTS, "count")
+        is_part = name.partition("-")[2] in _PARTS
         needed_for = asyncio.get_running_loop().time() - self._needed_since.get(name, math.inf)
         if not (self._history.prunes and is_part) or uid in self._history.user.made or needed_for > _EDIT_SECONDS:
             self.find(f"{session.replica} deletes {path}")
@@ -156,7 +159,7 @@ class Oracles:
     def _note_needs(self, name: str, spec: RawObject | None) -> None:
         """Note what a spec requests, and since when; None is that of a deleted object."""
         needed = needs(name, spec, "") if spec is not None else {}
-        for each in (name, *(f"{name}-{part}" for part in (*PARTS, "count"))):
+        for each in (name, *(f"{name}-{part}" for part in _PARTS)):
             if each in needed:
                 self._needed_since.setdefault(each, asyncio.get_running_loop().time())
             else:
