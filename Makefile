@@ -91,7 +91,7 @@ bundle: .venv/.ready ## Write the OLM bundle of the samples to deploy/olm, for V
 ##@ Test
 
 .PHONY: test
-test: setup processes unit simulation check core ## Before each commit: unit and static tests, simulation, static checks, core integration tests (10 minutes on two CPUs)
+test: setup processes unit simulation check core ## Before each commit: unit and static tests, simulation, static checks, core integration tests (10 to 15 minutes on two CPUs)
 
 .PHONY: test-all
 test-all: setup processes unit simulation check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e

@@ -55,6 +55,9 @@ POLL_SECONDS: Final = 0.05
 DEFINITION_KIND: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 _KEPT_METADATA: Final = ("name", "labels", "annotations")
 
+_MAX_SOCKET_BYTES = 107
+"""The maximum length of the path of a socket, see unix(7)."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
@@ -88,8 +91,8 @@ class EtcdStore:
     """The etcd of a sandbox, accessed through the JSON gateway on its socket. Close it at the end."""
 
     def __init__(self, path: Path) -> None:
-        # A path of a socket has at most 107 bytes.
-        self._path = min(str(path), os.path.relpath(path), key=len)
+        # A relative path means another file as soon as the working directory changes.
+        self._path = str(path) if len(os.fsencode(path)) <= _MAX_SOCKET_BYTES else os.path.relpath(path)
         self._session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._path))
 
     async def close(self) -> None:
