@@ -256,6 +256,11 @@ async def _read_once(self: Primaries, key: ObjectKey, _seen: str = "") -> Any:
     return await self.client.get(self.gvk, key)
 
 
+async def _read_whatever(_info: object, response: Any) -> bytes:
+    found: bytes = await response.read()
+    return found
+
+
 async def _check_nothing(*_: object) -> None:
     pass
 
@@ -295,7 +300,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         1, _replaced(Reconciler, "__init__", _without_rejected), Options(often="_toggle_briefly")
     ),
     "reads-of-hidden-kinds-are-not-followed": Mutant(
-        1, _replaced(server, "check_not_served", _check_nothing), Options(often="_hide_kinds")
+        1, _replaced(server, "read_unserved", _read_whatever), Options(often="_hide_kinds")
     ),
     "objects-of-hidden-kinds-have-no-owner": Mutant(
         1, _replaced(Writes, "_inject", _inject_if_listed), Options(often="_hide_kinds")

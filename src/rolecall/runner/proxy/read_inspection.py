@@ -166,19 +166,25 @@ class ReadInspector:
             run.saw_dependent(found.content)
 
 
-async def check_not_served(info: RequestInfo, response: aiohttp.ClientResponse) -> None:
-    """Raise ApiError if a response shows a kind that isn't served, as discovery says: its objects, or an absent one.
+async def read_unserved(info: RequestInfo, response: aiohttp.ClientResponse) -> bytes:
+    """Return the body of a response to a read of a kind that isn't served, as discovery says.
 
-    A gateway may hide a kind from discovery only. Other errors show nothing, so the run gets them unchanged.
+    Raise ApiError if it shows the kind: a stored object, a list of them, or the name of an absent one. A gateway may
+    hide a kind from discovery only. What isn't stored, such as external metrics, may be served without being listed.
     """
-    is_contradiction = response.status == HTTPStatus.OK
-    if response.status == HTTPStatus.NOT_FOUND and response.content_length is not None:
-        content = decode(await response.read(), "application/json")
-        is_contradiction = isinstance(content, dict) and "name" in (content.get("details") or {})
-    if is_contradiction:
+    is_watch = response.status == HTTPStatus.OK and info.is_long_running
+    body = b"" if is_watch else await response.read()
+    content = decode(decompress(body, MAX_INSPECTED_BYTES) or b"", "application/json")
+    if response.status == HTTPStatus.OK:
+        shows_kind = not isinstance(content, dict) or bool(resource_version_of(content))
+    else:
+        is_absent = response.status == HTTPStatus.NOT_FOUND and isinstance(content, dict)
+        shows_kind = is_absent and "name" in (content.get("details") or {})
+    if shows_kind:
         place = f"{info.group}/{info.version}".lstrip("/")
         message = (
             f"the API server returned {info.resource}, but lists no such kind in {place}: changes of what was read "
             "couldn't be noticed, so the response was discarded; the next run tries again"
         )
         raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    return body

@@ -25,7 +25,7 @@ from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy import forward
 from rolecall.runner.proxy.bodies import BodyWorker, read_body
 from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_response, relay, upstream_headers
-from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, check_not_served, inspect_read
+from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read, read_unserved
 from rolecall.runner.proxy.request_info import authority_of, is_valid_target, origin_form, parse
 from rolecall.runner.proxy.seen_objects import seen_object
 from rolecall.runner.proxy.sessions import (
@@ -235,9 +235,12 @@ class Proxy:
             async with await forward.send(
                 self._client, request.method, proxied.target, headers, data=data, timeout=timeout
             ) as upstream_response:
-                if is_unserved:
-                    await check_not_served(info, upstream_response)
                 status = upstream_response.status
+                if is_unserved:
+                    whole = await read_unserved(info, upstream_response)
+                    if (capture := proxied.capture_response(None)) is not None:
+                        capture.add(whole)
+                    return buffered_response(upstream_response, whole)
                 is_inspected = self._read_inspector.should_inspect(info, upstream_response)
                 capture = proxied.capture_response(MAX_INSPECTED_BYTES if is_inspected else None)
                 response = await relay(request, upstream_response, capture)

@@ -154,24 +154,37 @@ async def test_read_that_cannot_be_followed_for_now_fails(
     assert (await reader.send("GET", CM)).status == expected
 
 
-@pytest.mark.parametrize(("status", "details"), [(200, {}), (404, {"name": "x"}), (404, {}), (403, {})])
+_STORED = {"metadata": {"name": "x", "resourceVersion": "7"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "content"),
+    [
+        (200, _STORED),
+        (200, {"kind": "ThingList", "metadata": {"resourceVersion": "7"}, "items": []}),
+        (200, {"kind": "ExternalMetricValueList", "metadata": {}, "items": [{"value": "5"}]}),
+        (404, {"kind": "Status", "details": {"name": "x"}}),
+        (404, {"kind": "Status", "details": {}}),
+        (403, {"kind": "Status"}),
+    ],
+)
 async def test_object_of_a_kind_that_discovery_does_not_list_is_not_returned(
-    reader: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, status: int, details: dict[str, str]
+    reader: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, status: int, content: dict[str, Any]
 ) -> None:
     """A gateway may hide the kind from discovery only: then nothing would tell of a change."""
 
     async def respond(_: web.Request) -> web.Response:
-        return web.json_response({"kind": "Status", "details": details}, status=status)
+        return web.json_response(content, status=status)
 
     target = "/apis/unknown.example.com/v1/namespaces/ns/things/x"
     monkeypatch.setattr(forward, "DISCOVERY_RETRY_SECONDS", ())
     api_server.handlers["GET", target] = respond
     response = await reader.send("GET", target)
-    if status == 200 or details:
+    if content.get("details") or "resourceVersion" in content.get("metadata", {}):
         assert response.status == 503
         assert "no such kind in unknown.example.com/v1" in response.json()["message"]
     else:
-        assert (response.status, response.json()["details"]) == (status, details)
+        assert (response.status, response.json()) == (status, content)
 
 
 @pytest.mark.parametrize(
