@@ -93,7 +93,7 @@ async def test_objects_with_any_name_are_reconciled(
     (directory / "play.yml").write_text(PLAYBOOK)
     write_role(directory, TASKS.replace("LABEL", LABEL).replace("NAMESPACE", world.namespace))
     (directory / "roles/thing/templates/name.j2").write_text("{{ ansible_operator_meta.name }}")
-    names = [f"{world.namespace}{name}" for name in (NAMES if case == "warm" else NAMES[2:7])]
+    names = [f"{world.namespace}{name}" for name in (NAMES if case == "warm" else NAMES[:7])]
     uids = {}
     for name in names:
         metadata = {"name": name, "labels": {LABEL: world.namespace}}

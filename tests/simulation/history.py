@@ -48,7 +48,7 @@ _BRIEFLY: Final = (0.02, 0.2, 1.0, 4.0)
 """How long a change lasts that the user takes back."""
 
 _HIDDEN_SECONDS: Final = (1.0, 8.0, 20.0)
-"""How long discovery fails; a run waits 2.6 s for it, and then believes that the kind isn't served."""
+"""How long discovery fails; a run waits 2.6 s for it, and then what it reads or creates must fail."""
 
 _RESTART_SECONDS: Final = 5.0
 _FIRST_RUN_STEPS, _STEP_SECONDS = 400, 0.02
@@ -249,9 +249,9 @@ class History:
         }
         if not self._emphases:
             self._emphases = [2.0, *(self.draw.choice(EMPHASES) for _ in range(len(steps) - 1))]
-        weights = [weight * emphasis for weight, emphasis in zip(steps.values(), self._emphases, strict=True)]
         weights = [
-            weight * (10 if step.__name__ == self.often else 1) for step, weight in zip(steps, weights, strict=True)
+            weight * emphasis * (10 if step.__name__ == self.often else 1)
+            for (step, weight), emphasis in zip(steps.items(), self._emphases, strict=True)
         ]
         step = self.draw.choices(list(steps), weights)[0]
         if (waiting := step()) is not None:

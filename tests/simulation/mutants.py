@@ -256,7 +256,7 @@ async def _read_once(self: Primaries, key: ObjectKey, _seen: str = "") -> Any:
     return await self.client.get(self.gvk, key)
 
 
-async def _read_whatever(_info: object, response: Any) -> bytes:
+async def _read_whatever(_info: object, response: Any, _worker: object) -> bytes:
     found: bytes = await response.read()
     return found
 

@@ -10,8 +10,9 @@ from tests.static.repository import ROOT
 
 FORBIDDEN = {
     "unit": ("tests.integration",),
-    "integration": ("tests.unit",),
-    "support": ("tests.unit", "tests.integration"),
+    "processes": ("tests.integration",),
+    "integration": ("tests.unit", "tests.processes"),
+    "support": ("tests.unit", "tests.processes", "tests.integration"),
 }
 """The packages that a directory of ``tests`` doesn't import."""
 

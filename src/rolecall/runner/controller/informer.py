@@ -3,8 +3,8 @@
 A ``Reflector`` is the list-and-watch loop below it. It lists in pages, then watches from the resourceVersion of the
 list. When a watch ends, it resumes from the last version; when that version has expired (410 Gone), or when the cluster
 has a lower one because it was restored, it lists again. A list whose version, or an object in it, is older than what
-is known shows a restore, too. It runs until it is cancelled: while the API server is
-unreachable, the kind isn't installed, or a permission is missing, it retries, as ``WatchRetry`` decides.
+is known shows a restore, too. It runs until it is cancelled: while the API server is unreachable, the kind isn't
+installed, or a permission is missing, it retries, as ``WatchRetry`` decides.
 
 All consumers of a kind share one informer. A handler gets each change once and in order; changes that happened while
 the API server was unreachable follow after the next list, and so does the deletion of an object that only a client of
@@ -175,7 +175,7 @@ class Reflector:
                         retry.record_progress()
                     seconds = retry.delay_after_failure(error)
                     if retry.failure is WatchFailure.NOT_INSTALLED:
-                        self._leave_watch()  # a kind that is installed again has other objects
+                        self._leave_watch()  # a kind installed again has other objects
                 if retry.blocked_reason:
                     self.sink.on_blocked(self.namespace, retry.blocked_reason)
             await sleep(self.clock, seconds)
@@ -282,7 +282,7 @@ class Informer:
         self._fields: dict[FieldPath, int] = {}
         self._expected: dict[ObjectKey, Entry] = {}
         """Objects that a client has seen since the first list, before the watch: if it expires, it may skip them."""
-        self._is_restored = False
+        self._has_reported_restore = False
         """Whether a restore was reported, and not all objects have been listed since."""
         self._unlisted: set[str | None] = set(namespaces or (None,))
         self._blocked: dict[str | None, str] = {}
@@ -403,7 +403,7 @@ class Informer:
                 if entry.key not in listed_keys:
                     self._remove([entry])
         self._unlisted.discard(namespace)
-        self._is_restored = False
+        self._has_reported_restore = False
         self._update_sync_state()
 
     def on_watch_event(self, event_type: str, obj: RawObject) -> None:
@@ -421,9 +421,9 @@ class Informer:
 
     def on_restored(self) -> None:
         """Notify the controller, which remembers versions, once before or within a list."""
-        if self._is_restored:
+        if self._has_reported_restore:
             return
-        self._is_restored = True
+        self._has_reported_restore = True
         logger.warning("The cluster was restored to an earlier version; listing again", gvk=str(self.gvk))
         self._expected.clear()
         self.on_restore()

@@ -25,6 +25,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import ApiError, ForbiddenError, KubeError
 from rolecall.kube.metadata import PRIMARY_TYPE_ANNOTATION, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.proxy.bodies import BodyWorker
 from rolecall.runner.proxy.forward import discovered
 from rolecall.runner.proxy.ownership import Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import READ_VERBS, RequestInfo
@@ -99,10 +100,13 @@ def inspect_read(  # noqa: PLR0913 - each of the last three is what one of the o
     content = decode(plain, "application/json")
     for obj in objects_in(content):
         visit(obj)
-    # The Status of an object that doesn't exist names it, that of a kind that isn't served doesn't.
-    is_status = isinstance(content, dict) and content.get("kind") == "Status"
-    is_complete = bool(seen) or (is_status and "name" in (content.get("details") or {}))
+    is_complete = bool(seen) or _names_absent_object(content)
     return Inspection(content, frozenset(found), seen=tuple(seen) if is_complete else None)
+
+
+def _names_absent_object(content: Any) -> bool:
+    """Return whether this is the Status of an absent object; that of a kind that isn't served has no name."""
+    return isinstance(content, dict) and content.get("kind") == "Status" and "name" in (content.get("details") or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,8 @@ class ReadInspector:
     async def register(self, request: ProxiedRequest) -> tuple[PendingRead | None, bool]:
         """Register a request with its run; None if it isn't a read, not a relevant one, or one that can't be followed.
 
-        The second value is whether its response must show that the kind isn't served: discovery says so. Raise
-        KubeError if discovery fails for now.
+        The second value is whether the kind isn't served, according to discovery: its response must not show the
+        contrary, see ``read_unserved``. Raise KubeError if discovery fails for now.
         """
         run, info = request.run, request.info
         is_read = info.is_resource and info.verb in READ_VERBS and info.subresource in _READABLE
@@ -166,25 +170,23 @@ class ReadInspector:
             run.saw_dependent(found.content)
 
 
-async def read_unserved(info: RequestInfo, response: aiohttp.ClientResponse) -> bytes:
-    """Return the body of a response to a read of a kind that isn't served, as discovery says.
+async def read_unserved(info: RequestInfo, response: aiohttp.ClientResponse, worker: BodyWorker) -> bytes:
+    """Return the body of a response to a read of a kind that isn't served, according to discovery.
 
     Raise ApiError if it shows the kind: a stored object, a list of them, or the name of an absent one. A gateway may
     hide a kind from discovery only. What isn't stored, such as external metrics, may be served without being listed.
     """
     is_watch = response.status == HTTPStatus.OK and info.is_long_running
     body = b"" if is_watch else await response.read()
-    content = decode(decompress(body, MAX_INSPECTED_BYTES) or b"", "application/json")
+    content = await worker.run(body, lambda: decode(decompress(body, MAX_INSPECTED_BYTES) or b"", "application/json"))
     if response.status == HTTPStatus.OK:
         shows_kind = not isinstance(content, dict) or bool(resource_version_of(content))
     else:
-        is_absent = response.status == HTTPStatus.NOT_FOUND and isinstance(content, dict)
-        shows_kind = is_absent and "name" in (content.get("details") or {})
+        shows_kind = response.status == HTTPStatus.NOT_FOUND and _names_absent_object(content)
     if shows_kind:
-        place = f"{info.group}/{info.version}".lstrip("/")
         message = (
-            f"the API server returned {info.resource}, but lists no such kind in {place}: changes of what was read "
-            "couldn't be noticed, so the response was discarded; the next run tries again"
+            f"the API server returned {info.resource}, but lists no such kind in {info.api_version}: changes of what "
+            "was read couldn't be noticed, so the response was discarded; the next run tries again"
         )
         raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     return body

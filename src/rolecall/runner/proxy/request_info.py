@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from rolecall.kube.references import ObjectKey
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.kube.selectors import field_requirements
 
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -72,6 +72,11 @@ class RequestInfo:
     def group_resource(self) -> tuple[str, str]:
         """Return the group and plural; all versions of a resource share their objects and resourceVersions."""
         return self.group, self.resource
+
+    @property
+    def api_version(self) -> str:
+        """Return the ``apiVersion`` of the requested objects."""
+        return GVK(self.group, self.version, "").api_version
 
     @property
     def key(self) -> ObjectKey:

@@ -237,9 +237,7 @@ class Proxy:
             ) as upstream_response:
                 status = upstream_response.status
                 if is_unserved:
-                    whole = await read_unserved(info, upstream_response)
-                    if (capture := proxied.capture_response(None)) is not None:
-                        capture.add(whole)
+                    whole = await read_unserved(info, upstream_response, self._worker)
                     return buffered_response(upstream_response, whole)
                 is_inspected = self._read_inspector.should_inspect(info, upstream_response)
                 capture = proxied.capture_response(MAX_INSPECTED_BYTES if is_inspected else None)

@@ -321,8 +321,9 @@ def _not_served(info: RequestInfo) -> ApiError:
     A gateway may hide a kind from discovery only, and then a new object would stay without its owner. So the write
     isn't sent: there is nothing in it that shows the contradiction before it has happened.
     """
-    place = f"{info.group}/{info.version}".lstrip("/")
-    message = f"the server could not find the requested resource: it lists no kind {info.resource} in {place}"
+    message = (
+        f"the server could not find the requested resource: it lists no kind {info.resource} in {info.api_version}"
+    )
     return ApiError(HTTPStatus.NOT_FOUND, "NotFound", message)
 
 

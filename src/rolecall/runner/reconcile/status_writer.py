@@ -1,9 +1,8 @@
 """Reads and writes the primaries of one kind and their status, and repeats writes that must not get lost.
 
 An object may be deleted and recreated at any time. The outcome of a run belongs to the object that the run worked for:
-another object of the same name counts as not found. An earlier version than
-the operator has seen is read again, for a few seconds. With leader election, nothing is written once another replica
-may be the leader.
+another object of the same name counts as not found. An earlier version than the operator has seen is read again, for a
+few seconds. With leader election, nothing is written once another replica may be the leader.
 
 A new status is computed from the object as it is at that moment and written with its resourceVersion, so no change of
 another client is lost. After a conflict, the object is read and written again; while the API server is unavailable, the

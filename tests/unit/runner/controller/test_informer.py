@@ -442,11 +442,8 @@ async def test_list_of_one_namespace_keeps_the_objects_of_others(server: FakeSer
         assert [entry.key for entry in world.informer.store] == [ObjectKey("two", "web")]
 
 
-@pytest.mark.parametrize("happened", ["nothing", "deleted", "changed", "replaced"])
-async def test_first_list_is_compared_with_what_a_client_has_seen(server: FakeServer, happened: str) -> None:
-    """Otherwise, nothing would tell of a deletion or change between that and the list."""
-    world = World(server)
-    world.informer.expect(server.put("web"))
+def let_happen(server: FakeServer, happened: str) -> None:
+    """Delete, change, or replace the object ``web``, or do nothing."""
     match happened:
         case "deleted":
             server.remove("web")
@@ -454,6 +451,14 @@ async def test_first_list_is_compared_with_what_a_client_has_seen(server: FakeSe
             server.put("web", color="red")
         case "replaced":
             server.put("web", uid="another")
+
+
+@pytest.mark.parametrize("happened", ["nothing", "deleted", "changed", "replaced"])
+async def test_first_list_is_compared_with_what_a_client_has_seen(server: FakeServer, happened: str) -> None:
+    """Otherwise, nothing would tell of a deletion or change between that and the list."""
+    world = World(server)
+    world.informer.expect(server.put("web"))
+    let_happen(server, happened)
     async with running(world):
         expected = {"nothing": [], "deleted": ["deleted"], "changed": ["modified"], "replaced": ["deleted", "added"]}
         assert [kind_of(change) for change in world.changes] == expected[happened]
@@ -496,13 +501,7 @@ async def test_object_that_only_a_client_has_seen_is_compared_with_the_list_afte
         seen = copy.deepcopy(server.put("web"))
         if is_seen_before_the_list:
             world.informer.expect(seen)
-        match happened:
-            case "deleted":
-                server.remove("web")
-            case "changed":
-                server.put("web", color="red")
-            case "replaced":
-                server.put("web", uid="another")
+        let_happen(server, happened)
         await world.pass_seconds(1)
         if not is_seen_before_the_list:
             world.informer.expect(seen)
