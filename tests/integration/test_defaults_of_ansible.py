@@ -83,11 +83,12 @@ def temporary() -> Iterator[Path]:
 def operator(
     request: pytest.FixtureRequest, defined: ControlPlane, project: Path, temporary: Path
 ) -> Iterator[Operator]:
-    """Yield the project's operator, which serves the whole cluster."""
+    """Yield the project's operator, which serves one namespace: runs of other objects would have temporary files."""
     command = ("env", "-u", "ANSIBLE_GATHERING", *ROLECALL)
     arguments = (f"--warm={request.param}", "--zap-log-level=debug")
     variables = {"HOME": str(project / "home"), "TMPDIR": str(temporary)}
-    operator = Operator(project, defined.kubeconfig, "", arguments, variables, command)
+    namespace = f"defaults-{uuid.uuid4().hex[:8]}"
+    operator = Operator(project, defined.kubeconfig, namespace, arguments, variables, command)
     operator.start()
     yield operator
     operator.stop()
@@ -98,9 +99,9 @@ async def status(operator: Operator, defined: ControlPlane) -> dict[str, Any]:
     """Return the status of an object after its run."""
     await wait_until_ready(operator)
     async with await Client.connect(str(defined.kubeconfig)) as client:
-        name = f"defaults-{uuid.uuid4().hex[:8]}"
-        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        world = World(client, name)
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": operator.namespace}}
+        await client.create(manifest)
+        world = World(client, operator.namespace)
         await world.create(MANIFEST)
         thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
         await world.delete(THING, "one")
