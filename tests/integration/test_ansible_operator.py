@@ -42,6 +42,7 @@ COUNTING_ROLE = """
   when: lookup('env', 'HOME')
 """
 INVENTORY = "localhost ansible_connection=local ansible_python_interpreter={{ ansible_playbook_python }}\n"
+OLDER_SPECS = "argument_specs: {main: {options: {quota: {type: dict, options: {cpu: {type: int}}}}}}\n"
 SPEC = {"podSize": 3}
 SHARED = Shared(
     {
@@ -49,6 +50,7 @@ SHARED = Shared(
         "broken": Role(BROKEN_ROLE),
         "talking": Role("- ansible.builtin.command: echo hello\n"),
         "counting": Role(COUNTING_ROLE),
+        "older": Role("- ansible.builtin.debug: {msg: fine}\n"),
     },
     arguments=(
         "--watches-file=./watches.yaml",
@@ -62,7 +64,11 @@ SHARED = Shared(
     ),
     command=ANSIBLE_OPERATOR,
     environment={"ANSIBLE_INVENTORY": "FOLDER/inventory"},
-    files={"inventory/hosts": INVENTORY, "inventory/group_vars/all.yml": "from_inventory: yes indeed\n"},
+    files={
+        "inventory/hosts": INVENTORY,
+        "inventory/group_vars/all.yml": "from_inventory: yes indeed\n",
+        "roles/older/meta/argument_specs.yml": OLDER_SPECS,
+    },
 )
 
 
@@ -165,3 +171,10 @@ async def test_the_users_setting_for_conditions_takes_precedence(
         await world.wait_for(THING, "one", lambda obj: is_true(obj, wanted))
     finally:
         operator.stop()
+
+
+async def test_a_nested_option_that_the_role_does_not_declare_fails_as_with_the_go_runner(things: Things) -> None:
+    thing = things["older"]
+    await thing.create({"quota": {"cpu": 1, "storage": 2}})
+    failed = await thing.fails("quota.storage")
+    assert "Supported parameters include: cpu" in condition(failed, "Failure")["message"]

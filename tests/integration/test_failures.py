@@ -61,6 +61,21 @@ REGISTERS = """
 - name: Believe it
   ansible.builtin.assert: {that: found.stdout == "safe 1"}
 """
+OLDER = """
+- name: Tell what arrived
+  ansible.builtin.assert: {that: "quota == {'max_pods': 2, 'more': [{'cpu': 1}]}"}
+"""
+OLDER_SPECS = """
+argument_specs:
+  main:
+    options:
+      quota:
+        type: dict
+        options:
+          max_pods: {type: int}
+          more: {type: list, elements: dict, options: {cpu: {type: int}}}
+"""
+NEWER_OBJECT = {"quota": {"maxPods": 2, "storage": "1Gi", "more": [{"cpu": 1, "memory": 2}]}}
 SHARED = Shared(
     {name: Role(tasks) for name, (tasks, _) in BROKEN.items()}
     | {
@@ -69,9 +84,13 @@ SHARED = Shared(
         "plain": Role(GOOD, "markUnsafe: true"),
         "hungry": Role(HUNGRY),
         "declared": Role(REGISTERS, "variables: declared"),
+        "older": Role(OLDER),
     },
     arguments=("--backoff-min=4s", "--backoff-max=20s", "--run-memory-limit=400Mi", "--work-dir=FOLDER/runner"),
-    files={"roles/declared/meta/argument_specs.yml": "argument_specs: {main: {options: {size: {type: int}}}}\n"},
+    files={
+        "roles/declared/meta/argument_specs.yml": "argument_specs: {main: {options: {size: {type: int}}}}\n",
+        "roles/older/meta/argument_specs.yml": OLDER_SPECS,
+    },
 )
 
 
@@ -274,3 +293,19 @@ async def test_second_signal_ends_the_operator_immediately(world: World, thing_o
 
 async def _said(operator: Operator, message: str) -> bool:
     return bool(operator.messages(message))
+
+
+async def test_object_of_a_newer_version_is_reconciled_by_an_older_role(world: World, things: Things) -> None:
+    """Ansible rejects nested options that a role doesn't declare: a rollback would break every object."""
+    thing = things["older"]
+    await thing.create(NEWER_OBJECT)
+    found = await thing.succeeds()
+    assert is_true(found, "Ready")
+    assert "spec.quota.more[].memory, spec.quota.storage" in condition(found, "Successful")["message"]
+
+    async def warnings() -> list[str]:
+        events = [each for each in await world.objects(EVENT) if each["reason"] == "FieldsLeftOut"]
+        return [each["message"] for each in events if each["involvedObject"]["kind"] == thing.gvk.kind]
+
+    [message] = await eventually(warnings, bool, TIMEOUT_SECONDS, "there is an Event")
+    assert "spec.quota.more[].memory, spec.quota.storage" in message

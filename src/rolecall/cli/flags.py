@@ -163,6 +163,13 @@ ANSIBLE = FlagGroup(
             "mark strings from objects as data that Ansible never evaluates; markUnsafe of a watch takes precedence",
         ),
         Flag(
+            "drop-unknown-options",
+            "drops_unknown_options",
+            BOOLEAN,
+            "leave out nested fields of a spec that the argument specs of its role do not declare, and report them; "
+            "false lets the run fail",
+        ),
+        Flag(
             "unreachable-ok",
             "unreachable_ok",
             BOOLEAN,

@@ -42,6 +42,7 @@ FLAGS = frozenset(
         "ansible-args",
         "ansible-collections-path",
         "ansible-roles-path",
+        "drop-unknown-options",
         "inject-owner-ref",
         "kubeconfig",
         "mark-unsafe",

@@ -73,6 +73,7 @@ def ansible_operator_settings() -> Settings:
     """Return the defaults of ``ansible-operator`` that existing manifests, images, and roles rely on."""
     return Settings(
         mark_unsafe=False,
+        drops_unknown_options=False,
         ready_conditions=False,
         moves_changed_conditions=True,
         follows_status_fields=True,

@@ -281,3 +281,15 @@ def test_unknown_kind_is_an_error_with_the_nearest(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == (
         "rolecall generate crds: the kind 'Thin' isn't in watches.yaml; did you mean 'Thing'?\n"
     )
+
+
+def test_nested_default_that_earlier_roles_reject_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    """An object has the default of the new CRD as soon as it is read, before the new role is deployed."""
+    assert main(["generate", "crds"]) == 0
+    assert "earlier versions" not in capsys.readouterr().out
+    nested = "          secret_name: {type: str}\n"
+    added = f"{nested}          port: {{type: int, default: 443}}\n          note: {{type: str}}\n"
+    write("roles/thing/meta/argument_specs.yml", SPECS.replace('[yes, "on"]', '["yes", "on"]').replace(nested, added))
+    assert main(["generate", "crds"]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if "earlier versions" in line]
+    assert [line.split(": its default gives")[0].split("Thing ")[1] for line in notes] == ["spec.tls.port"]

@@ -12,7 +12,9 @@ name would otherwise change what the role does.
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -121,26 +123,72 @@ def declared_variables(content: Content) -> frozenset[str]:
         raise ValueError(  # noqa: TRY004 - one type for all errors of a watch
             f"declared needs a role with argument specs, found the playbook {content.path}: use a role, or all"
         )
+    specs = _argument_specs(content)
+    if specs is None:
+        raise ValueError(
+            "declared needs the role's argument specs: declare its variables in "
+            f"{content.path / ARGUMENT_SPECS[0]}, below argument_specs.main.options, or use all"
+        )
+    path, entry_points = specs
+    main = entry_points.get("main") if isinstance(entry_points, dict) else None
+    if not isinstance(main, dict):
+        raise ValueError(f"{path}: {_KEY} has no entry point main with the options of the role")  # noqa: TRY004
+    options = main.get("options") or {}
+    if not isinstance(options, dict):
+        raise ValueError(f"{path}: {_KEY}.main.options: expected a mapping")  # noqa: TRY004 - as above
+    return frozenset(map(str, options))
+
+
+def validated_options(content: Content) -> Mapping[str, Any]:
+    """Return the options against which Ansible validates the variables of a role, as they are in its argument specs.
+
+    They are those of the entry point ``main``; empty for a playbook, and for a role without valid argument specs.
+    Blocks; a file that hasn't changed isn't read again.
+    """
+    if not isinstance(content, RoleContent):
+        return {}
     for path in (content.path / name for name in ARGUMENT_SPECS):
-        if not os.path.isfile(path):  # noqa: PTH113 - pathlib raises PermissionError
-            continue
         try:
-            document = first_document(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
-        except yaml.YAMLError as error:
-            raise ValueError(f"{path}: {describe_error(error)[0]}") from error
-        specs = document.get(_KEY) if isinstance(document, dict) else None
-        if specs is None:
+            status = path.stat()
+            options = _options_of(path, status.st_mtime_ns, status.st_size)
+        except OSError:
             continue
-        main = specs.get("main") if isinstance(specs, dict) else None
-        if not isinstance(main, dict):
-            raise ValueError(f"{path}: {_KEY} has no entry point main with the options of the role")  # noqa: TRY004
-        options = main.get("options") or {}
-        if not isinstance(options, dict):
-            raise ValueError(f"{path}: {_KEY}.main.options: expected a mapping")  # noqa: TRY004 - as above
-        return frozenset(map(str, options))
-    raise ValueError(
-        f"declared needs the role's argument specs: declare its variables in {content.path / ARGUMENT_SPECS[0]}, below "
-        "argument_specs.main.options, or use all"
-    )
+        if options is not None:
+            return options
+    return {}
+
+
+@lru_cache(maxsize=256)
+def _options_of(path: Path, _changed_ns: int, _size: int) -> Mapping[str, Any] | None:
+    """Return the options in a file, None if it has no argument specs; the other arguments are keys of the cache."""
+    try:
+        specs = _specs_in(path)
+    except ValueError:
+        return {}  # Ansible reports it
+    if specs is None:
+        return None
+    main = specs.get("main") if isinstance(specs, dict) else None
+    options = main.get("options") if isinstance(main, dict) else None
+    return options if isinstance(options, dict) else {}
+
+
+def _argument_specs(content: RoleContent) -> tuple[Path, Any] | None:
+    """Return the file and the value of a role's argument specs, None if it has none; raise ValueError if invalid."""
+    for path in (content.path / name for name in ARGUMENT_SPECS):
+        if os.path.isfile(path):  # noqa: PTH113 - pathlib raises PermissionError
+            try:
+                specs = _specs_in(path)
+            except OSError as error:
+                raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+            if specs is not None:
+                return path, specs
+    return None
+
+
+def _specs_in(path: Path) -> Any:
+    """Return the argument specs in a file of a role, None if it has none. Raise OSError or ValueError."""
+    try:
+        document = first_document(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: {describe_error(error)[0]}") from error
+    return document.get(_KEY) if isinstance(document, dict) else None

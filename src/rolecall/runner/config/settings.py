@@ -78,6 +78,9 @@ class Settings:
     mark_unsafe: bool = True
     """Whether strings from objects are data that Ansible never evaluates, if the watch has no ``markUnsafe``."""
 
+    drops_unknown_options: bool = True
+    """Whether nested fields that the role's argument specs don't declare are left out, instead of failing the run."""
+
     ready_conditions: bool = True
     """Whether a status has ``Ready``, ``Reconciling`` and ``Stalled``, if the watch has no ``readyConditions``."""
 

@@ -25,7 +25,7 @@ from rolecall.kube.quantities import time_text
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import is_event
 from rolecall.runner.reconcile.context import ReconcileContext
-from rolecall.runner.reconcile.status import FAILURE, own_condition
+from rolecall.runner.reconcile.status import FAILURE, left_out_remark, own_condition
 from rolecall.runner.runs.events import cut
 from rolecall.system.blocking_work import running_in_background
 from rolecall.system.clock import SYSTEM_CLOCK
@@ -197,6 +197,8 @@ class EventReporter:
     record: Callable[[RawObject, EventSpec], None]
     _failing: dict[ObjectKey, str] = field(default_factory=dict)
     """The objects whose last run failed, with their uid."""
+    _left_out: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    """The uid of objects whose last run left fields out, and the fields that an Event has named."""
 
     def failed(self, context: ReconcileContext, message: str) -> None:
         """Report a failure."""
@@ -212,10 +214,26 @@ class EventReporter:
         if changed := context.outcome.counts.changed:
             tasks = f"{changed} task{'s' if changed > 1 else ''} changed something"
             self.record(context.obj, EventSpec(NORMAL, "Reconciled", tasks + _started_by(context)))
+        self._report_left_out(context)
+
+    def _report_left_out(self, context: ReconcileContext) -> None:
+        """Report the fields of the spec that the role didn't get, unless the Event of an earlier run names the same."""
+        paths, known = context.outcome.left_out, self._left_out.pop(context.key, ())
+        if not paths:
+            return
+        self._left_out[context.key] = current = (uid_of(context.obj), *paths)
+        if current != known:
+            remedy = "; update the role, or remove what is unknown to it"
+            self.record(context.obj, EventSpec(WARNING, "FieldsLeftOut", _capitalized(left_out_remark(paths)) + remedy))
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the state of a deleted object."""
         self._failing.pop(key, None)
+        self._left_out.pop(key, None)
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _started_by(context: ReconcileContext) -> str:

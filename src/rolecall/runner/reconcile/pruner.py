@@ -79,6 +79,8 @@ class Pruner:
         options = PruneOptions.of_task(outcome.prune)
         skips = outcome.prune["options"].get("skips", ()) if options else ()
         reasons = [*outcome.doubts, *run.doubts, *(f"the play ran with {each}" for each in skips)]
+        if outcome.left_out:  # what another version of the role has made for them is still wanted
+            reasons.append(f"the role doesn't declare {', '.join(outcome.left_out)}")
         if outcome.requests_requeue:
             reasons.append("the role requests another run, so it hasn't finished")
         if options is None:

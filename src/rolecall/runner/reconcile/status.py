@@ -325,7 +325,15 @@ def reported_by(outcome: Outcome, watch: Watch, obj: RawObject) -> Reported:
     invalid = invalid_texts(found)
     reason, message = ("" if name in invalid else found.get(name, "") for name in ("reason", "message"))
     mapped = map_result(watch.status, document) if outcome.is_successful else {}
-    return Reported(mapped, unready_reason(path, document, message) if path else None, reason, message, invalid)
+    unready = unready_reason(path, document, message) if path else None
+    remarks = (left_out_remark(outcome.left_out),) if outcome.left_out else ()
+    return Reported(mapped, unready, reason, message, invalid, remarks)
+
+
+def left_out_remark(paths: Sequence[str]) -> str:
+    """Return what users are told about the fields of a spec that a role didn't get."""
+    names = ", ".join(f"spec.{path}" for path in paths)
+    return f"the role doesn't declare {names}, so it didn't get {'it' if len(paths) == 1 else 'them'}"
 
 
 def invalid_texts(reported: Mapping[str, Any]) -> list[str]:

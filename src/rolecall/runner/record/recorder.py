@@ -68,6 +68,8 @@ class Recorder:
     clock: Clock = SYSTEM_CLOCK
     mark_unsafe: bool = True
     """Whether runs mark strings as unsafe if their watch has no ``markUnsafe``."""
+    drops_unknown_options: bool = True
+    """Whether runs leave out nested fields that their role doesn't declare."""
 
     @classmethod
     def of_settings(
@@ -83,7 +85,16 @@ class Recorder:
         files = None if directory is None else RecordFiles(directory, settings.record_directory_max_bytes)
         room = max(budget, ROOM_BYTES) if files or settings.has_ui or has_traces else 0
         memory, ui = RecordMemory(budget), settings.has_ui
-        return cls(client, memory, files, room, has_dashboard=ui, clock=clock, mark_unsafe=settings.mark_unsafe)
+        return cls(
+            client,
+            memory,
+            files,
+            room,
+            has_dashboard=ui,
+            clock=clock,
+            mark_unsafe=settings.mark_unsafe,
+            drops_unknown_options=settings.drops_unknown_options,
+        )
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Start the record of a run."""
@@ -119,7 +130,7 @@ class Recorder:
 
         def make() -> Document:
             versions = _versions(watch, self.environment)
-            entry = entry_of(watch, mark_unsafe=self.mark_unsafe)
+            entry = entry_of(watch, mark_unsafe=self.mark_unsafe, drops_unknown_options=self.drops_unknown_options)
             return document_of(snapshot, watch=entry, versions=versions, secrets=secrets, resources=resources)
 
         return await run_in_thread(make)
@@ -188,10 +199,10 @@ def without_text(error: Exception) -> str:
     return f"{type(error).__name__} at {place.filename}:{place.lineno}"
 
 
-def entry_of(watch: Watch, *, mark_unsafe: bool) -> dict[str, Any]:
+def entry_of(watch: Watch, *, mark_unsafe: bool, drops_unknown_options: bool) -> dict[str, Any]:
     """Return the keys of a watch that affect a run, by their names in ``watches.yaml``.
 
-    ``mark_unsafe`` is the value for a watch without ``markUnsafe``.
+    ``mark_unsafe`` is the value for a watch without ``markUnsafe``. ``dropUnknownOptions`` is a flag of the operator.
     """
     finalizer = watch.finalizer
     return {
@@ -204,6 +215,7 @@ def entry_of(watch: Watch, *, mark_unsafe: bool) -> dict[str, Any]:
         "ready": {name: path.text for name, path in watch.ready.items()},
         "snakeCaseParameters": watch.snake_case_parameters,
         "markUnsafe": watch.marks_unsafe(default=mark_unsafe),
+        "dropUnknownOptions": drops_unknown_options,
         "allowVariables": sorted(watch.allow_variables),
         "finalizer": finalizer
         and {"name": finalizer.name, **_content(finalizer.content), "vars": dict(finalizer.variables)},

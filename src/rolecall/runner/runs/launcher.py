@@ -17,7 +17,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.json_values import all_values
 from rolecall.kube.metadata import annotation_of, uid_of
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.config.content import PlaybookContent
+from rolecall.runner.config.content import PlaybookContent, validated_options
 from rolecall.runner.config.settings import HIGHEST_VERBOSITY, LogEvents, Settings, parse_integer
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
@@ -30,7 +30,7 @@ from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
 from rolecall.runner.runs.run import Lacks, OnDependent, Run, RunListener, credentials
 from rolecall.runner.runs.shared_discovery import SharedDiscovery
-from rolecall.runner.runs.variables import check_nesting, extra_vars
+from rolecall.runner.runs.variables import check_nesting, declared_part, extra_vars, spec_of
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
@@ -103,7 +103,7 @@ class Launcher:
 
         workspace = self._workspace(obj)
         try:
-            variables = await run_in_thread(lambda: self._variables(obj, finalizing=finalizing))
+            variables, left_out = await run_in_thread(lambda: self._variables(obj, finalizing=finalizing))
         except (ValueError, RecursionError) as error:
             logger.error("Failed to prepare the run", error=str(error))  # noqa: TRY400 - the object is the cause
             return Outcome.of_failure(f"Unable to run reconciliation: {error}", is_final=True)
@@ -135,7 +135,7 @@ class Launcher:
             outcome = replace(outcome, requeue_after_seconds=None)
         if outcome.is_successful:
             logger.info("Run succeeded")
-        return replace(outcome, observations=run.observations)
+        return replace(outcome, observations=run.observations, left_out=left_out)
 
     async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None) -> Run:
         key, gvk = ObjectKey.of_object(obj), self.watch.gvk
@@ -167,10 +167,18 @@ class Launcher:
             keep = min(requested, MAX_KEPT_RUNS) if requested > 0 else MAX_KEPT_RUNS
         return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
 
-    def _variables(self, obj: RawObject, *, finalizing: bool) -> dict[str, Any]:
-        check_size(obj, self.settings.max_object_values)
+    def _variables(self, obj: RawObject, *, finalizing: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the variables of a run, and the fields of the spec that are left out because the role lacks them."""
+        watch, settings = self.watch, self.settings
+        check_size(obj, settings.max_object_values)
         check_nesting(obj)
-        return extra_vars(obj, self.watch, finalizing=finalizing, mark_unsafe=self.settings.mark_unsafe)
+        part: dict[str, Any] = spec_of(obj)
+        left_out: tuple[str, ...] = ()
+        if settings.drops_unknown_options:
+            options = validated_options(watch.content_for(finalizing=finalizing))
+            part, left_out = declared_part(part, options, snake_case_names=watch.snake_case_parameters)
+        found = extra_vars(obj, watch, finalizing=finalizing, mark_unsafe=settings.mark_unsafe, part=part)
+        return found, left_out
 
     def _log_events(self, obj: RawObject) -> LogEvents:
         """Return what to log; a verbosity from the object or from ANSIBLE_VERBOSITY includes the output of tasks."""

@@ -93,6 +93,7 @@ class Outcome:
     memory, disk, or empty. A failure ``is_final`` if the object is its cause.
     ``prune`` has the options of the task ``rolecall.util.prune`` if the run has reached it, and ``doubts`` are reasons
     why a successful run may have left something out. ``observations`` have what the run has named.
+    ``left_out`` are paths of the spec that didn't become variables, because the role doesn't declare them.
     ``finalizer`` is the one that the run was for, empty for an ordinary run. ``reported`` is empty until the object has
     been read again.
     """
@@ -113,6 +114,7 @@ class Outcome:
     prune: Mapping[str, Any] | None = None
     doubts: tuple[str, ...] = ()
     observations: Observations = field(default_factory=Observations, repr=False, compare=False)
+    left_out: tuple[str, ...] = ()
     finalizer: str = ""
     reported: Reported = Reported()
 

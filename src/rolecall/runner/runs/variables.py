@@ -9,6 +9,10 @@ an extra var, and Ansible takes its interpreter, its shell, its temporary direct
 too, and starts programs by them: an object's author could run code with the credentials of the run.
 ``markUnsafe`` doesn't help, since these values need no template. A watch can allow single variables by name.
 
+Argument specs reject a nested field that the role doesn't declare. The spec of an object has one if it was written for
+another version of the role, so a rollback, or a CRD that comes before its role, would break every object that a default
+of the CRD has given the field. ``declared_part`` leaves such fields out, as an API server drops unknown fields.
+
 Ansible reads from ``variables_file`` the JSON values of the object, or fails: nothing in an object changes how the file
 is parsed. The mark of a string, ``{"__ansible_unsafe": …}``, is part of the file, so an object could forge it, or make
 ansible-core's JSON decoder fail, after which ansible-core parses the file as YAML, where marks have no meaning and each
@@ -52,16 +56,24 @@ _SPECIAL_NAMES = frozenset(word.lower() for word in _SPECIAL_WORDS)
 _SEPARATORS = " _-"
 
 
-def extra_vars(obj: RawObject, watch: Watch, *, finalizing: bool = False, mark_unsafe: bool = False) -> dict[str, Any]:
+def extra_vars(
+    obj: RawObject,
+    watch: Watch,
+    *,
+    finalizing: bool = False,
+    mark_unsafe: bool = False,
+    part: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
 
-    ``mark_unsafe`` applies to a watch without ``markUnsafe``. Raises ValueError if a field of the spec would set a
-    variable reserved for Ansible, or if Ansible would act on a key of the object.
+    ``mark_unsafe`` applies to a watch without ``markUnsafe``. ``part`` is what becomes variables, None for the whole
+    spec. Raises ValueError if a field of the spec would set a variable reserved for Ansible, or if Ansible would act on
+    a key of the object.
     """
     key, mark_unsafe = ObjectKey.of_object(obj), watch.marks_unsafe(default=mark_unsafe)
-    spec = obj.get("spec")
-    spec = spec if isinstance(spec, dict) else {}
-    parameters = snake_case_keys(spec) if watch.snake_case_parameters else spec
+    spec = spec_of(obj)
+    part = spec if part is None else part
+    parameters = snake_case_keys(part) if watch.snake_case_parameters else part
     declared = watch.declared_for(finalizing=finalizing)
     if declared is not None:
         parameters = {name: value for name, value in parameters.items() if name in declared}
@@ -86,6 +98,65 @@ def extra_vars(obj: RawObject, watch: Watch, *, finalizing: bool = False, mark_u
         **watch.variables,
         **(watch.finalizer.variables if finalizing and watch.finalizer else {}),
     }
+
+
+def spec_of(obj: RawObject) -> dict[str, Any]:
+    """Return the spec of an object, empty if it isn't a mapping."""
+    spec = obj.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def declared_part(
+    spec: Mapping[str, Any], options: Mapping[str, Any], *, snake_case_names: bool
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a spec without the nested fields that would fail validation as unknown, and the paths of these fields.
+
+    ``options`` are those of the role's argument specs, in which fields have snake case names if ``snake_case_names``.
+    All top-level fields stay, because Ansible validates only the variables that are declared. So does everything in a
+    field whose option declares no options of its own. Paths are the spec's, for example ``quota.storage``, and
+    ``rules[].port`` in lists; each occurs once, sorted.
+    """
+    left_out: dict[str, None] = {}
+
+    def declared(value: Any, option: object, path: str) -> Any:
+        nested = _nested_options(option)
+        if nested is None:
+            return value
+        if isinstance(value, list):
+            return [declared(item, option, f"{path}[]") if isinstance(item, dict) else item for item in value]
+        if not isinstance(value, dict):
+            return value
+        kept = {}
+        for key, item in value.items():
+            name = snake_case(key) if snake_case_names else key
+            if name in nested:
+                kept[key] = declared(item, nested[name], f"{path}.{key}")
+            else:
+                left_out[f"{path}.{key}"] = None
+        return kept
+
+    part = {
+        key: declared(value, options.get(snake_case(key) if snake_case_names else key), key)
+        for key, value in spec.items()
+    }
+    return part, tuple(sorted(left_out))
+
+
+def _nested_options(option: object) -> dict[str, Any] | None:
+    """Return the options, by name and alias, that Ansible accepts in the value of an option; None for any.
+
+    As in ansible-core's ``_validate_sub_spec``: options count for the types ``dict`` and ``list`` of ``dict``.
+    """
+    if not isinstance(option, dict) or not isinstance(nested := option.get("options"), dict):
+        return None
+    kind = option.get("type")
+    if kind != "dict" and not (kind == "list" and option.get("elements") == "dict"):
+        return None
+    found = {str(name): each for name, each in nested.items()}
+    for each in nested.values():
+        aliases = each.get("aliases") if isinstance(each, dict) else None
+        found |= {str(alias): each for alias in aliases} if isinstance(aliases, list) else {}
+    return found
 
 
 def variables_file(variables: Mapping[str, Any]) -> str:

@@ -40,6 +40,10 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _RULES = "x-kubernetes-validations"
 _ORDER = ("type", "enum", "pattern", "default", "description", "required", _ANY, _RULES, "properties", "items")
 """The order of new keys in a schema."""
+_NEW_TO_EARLIER_ROLES = (
+    "its default gives the field to every object, and earlier versions of the role don't declare it: for them, "
+    "rolecall run leaves the field out, and runs of ansible-operator fail"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,9 @@ class SchemaSync:
         fields = self._fields_of(schema, path)
         for name in sorted(fields.keys() - options.keys() - self.given.keys()):
             reason = (
-                f"the role has no argument {name!r}" if path == "spec" else f"the role rejects it: no option {name!r}"
+                f"the role has no argument {name!r}"
+                if path == "spec"
+                else f"the role has no option {name!r}: rolecall run leaves it out, and runs of ansible-operator fail"
             )
             self.unknown.append(self._finding(schema["properties"], f"{path}.{fields[name]}", reason))
         exclusive = {name for group in parent.get("mutually_exclusive") or [] for name in group}
@@ -129,6 +135,8 @@ class SchemaSync:
                 del self.changes[before:]
                 _insert(properties, key, new, position)
                 self._change(properties, where, f"new field of type {new.get('type', 'any')}")
+                if path != "spec" and fields and "default" in new:
+                    self._note(properties, where, _NEW_TO_EARLIER_ROLES)
             position = list(properties).index(key) + 1
             self._require(schema, key, where, is_required=bool(option.get("required")) or _must_be_set(option))
 

@@ -130,8 +130,9 @@ class Replayer:
         key, source = ObjectKey.of_object(record.head["object"]), RecordSource(record, self.definitions)
         runner = _ClockedRunner(self.runner, record)
         importer = self.sandbox.importer(source)
-        marked = record.head["watch"].get("markUnsafe")  # null in records of versions without this default
-        settings = replace(request.settings, mark_unsafe=bool(marked))
+        watched = record.head["watch"]  # without these keys, or with null, in records of versions without the defaults
+        marked, dropped = (bool(watched.get(key)) for key in ("markUnsafe", "dropUnknownOptions"))
+        settings = replace(request.settings, mark_unsafe=marked, drops_unknown_options=dropped)
         async with plan_context(settings, importer, runner, runs_commands=request.runs_commands) as context:
             if not await importer.import_object(watch.gvk, key):
                 hint = "put its CustomResourceDefinition into deploy/crds"

@@ -2,7 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.config.content import ContentFinder, PlaybookContent, RoleContent, declared_variables
+from rolecall.runner.config.content import (
+    ContentFinder,
+    PlaybookContent,
+    RoleContent,
+    declared_variables,
+    validated_options,
+)
 from rolecall.runner.config.watch_keys import ENTRY
 from rolecall.runner.config.watches import load_watches
 from rolecall.runner.config.yaml_reader import ConfigurationError, MappingReader
@@ -127,3 +133,24 @@ def test_role_below_a_colon_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a:b" / "roles" / "thing").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="a:b/roles/thing: expected a path without ':'"):
         found(tmp_path / "a:b", "thing")
+
+
+def test_validated_options_are_those_of_the_files_as_they_are_now(tmp_path: Path) -> None:
+    role = RoleContent(tmp_path)
+    assert validated_options(role) == {}
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "main.yml").write_text("argument_specs: {main: {options: {size: {type: int}}}}\n")
+    assert validated_options(role) == {"size": {"type": "int"}}
+    specs = tmp_path / "meta" / "argument_specs.yml"
+    specs.write_text("argument_specs: {main: {options: {width: {type: int}}}}\n")
+    assert validated_options(role) == {"width": {"type": "int"}}
+    specs.write_text("argument_specs: {main: {options: {width: {type: int}, height: {}}}}\n")
+    assert set(validated_options(role)) == {"width", "height"}
+
+
+@pytest.mark.parametrize("text", ["{", "argument_specs: 1", "argument_specs: {main: {options: [a]}}", "[]"])
+def test_invalid_argument_specs_validate_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / "argument_specs.yml").write_text(text)
+    assert validated_options(RoleContent(tmp_path)) == {}
+    assert validated_options(PlaybookContent(tmp_path / "play.yml")) == {}

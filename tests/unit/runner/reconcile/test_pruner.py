@@ -28,6 +28,7 @@ OPTIONS: dict[str, Any] = {"options": {"after": None, "kinds": [], "mode": "dele
         (replace(FAILURE, prune=OPTIONS), False),
         (replace(SUCCESS, prune=OPTIONS, doubts=("a host was unreachable",)), False),
         (replace(SUCCESS, prune=OPTIONS, requeue_after_seconds=5.0), False),
+        (replace(SUCCESS, prune=OPTIONS, left_out=("quota.storage",)), False),
         (replace(SUCCESS, prune=OPTIONS), True),
     ],
 )

@@ -1016,3 +1016,30 @@ def test_requeues_and_deletions_have_high_priority_and_periods_low(
     context.outcome = Outcome("successful", 0, requeue_after_seconds=asked)
     result = after_success(context, has_finalizer=True)
     assert (result.requeue_after_seconds, result.cause.text, result.cause.priority) == (seconds, why, priority)
+
+
+async def test_fields_that_the_role_does_not_declare_are_in_the_status_and_in_one_event(
+    world: World, tmp_path: Path
+) -> None:
+    """Later runs that leave out the same fields cause no Event, even after a failure; others do."""
+    specs = tmp_path / "roles" / "thing" / "meta" / "argument_specs.yml"
+    specs.parent.mkdir(parents=True)
+    specs.write_text("argument_specs: {main: {options: {quota: {type: dict, options: {pods: {type: int}}}}}}")
+    await world.create(MANIFEST.replace("size: 1", "quota: {pods: 1, storage: 2, cpu: 3}"))
+    rig = make_rig(world, tmp_path)
+    for outcome in (SUCCESS, FAILURE, SUCCESS):
+        rig.runner.outcome = outcome
+        await rig.reconcile()
+    remark = "the role doesn't declare spec.quota.cpu, spec.quota.storage, so it didn't get them"
+    status = "True", "Successful", f"Last reconciliation succeeded; {remark}"
+    assert (await rig.conditions())["Successful"] == status
+    specs.write_text("argument_specs: {main: {options: {quota: {type: dict, options: {pods: {}, storage: {}}}}}}")
+    await rig.reconcile()
+    specs.write_text("argument_specs: {main: {options: {}}}")
+    await rig.reconcile()
+    assert (await rig.conditions())["Successful"][2] == "Last reconciliation succeeded"
+    messages = [event.message for event in rig.events if event.reason == "FieldsLeftOut"]
+    assert [message.split("; ")[0] for message in messages] == [
+        remark.replace("the", "The", 1),
+        "The role doesn't declare spec.quota.cpu, so it didn't get it",
+    ]

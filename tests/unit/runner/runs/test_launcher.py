@@ -416,3 +416,20 @@ async def test_missing_playbook_is_a_failure_found_outside_the_event_loop(
     assert "missing.yml" in summary.message
     assert file_calls.by_thread.pop(threading.get_ident(), []) == []
     assert file_calls.by_thread
+
+
+@pytest.mark.parametrize("drops", [True, False])
+async def test_undeclared_nested_fields_are_left_out_and_reported(
+    launcher: Launcher, recorder: Recorder, *, drops: bool
+) -> None:
+    role = launcher.watch.content.path
+    (role / "meta").mkdir(parents=True)
+    (role / "meta" / "argument_specs.yml").write_text(
+        "argument_specs: {main: {options: {quota: {type: dict, options: {max_pods: {type: int}}}}}}"
+    )
+    obj = {**thing(), "spec": {"quota": {"maxPods": 2, "storage": 1}, "more": {"any": 1}}}
+    outcome = await run(launcher, obj, settings=Settings(drops_unknown_options=drops))
+    assert recorder.extra_vars["quota"] == ({"max_pods": 2} if drops else {"max_pods": 2, "storage": 1})
+    assert recorder.extra_vars["more"] == {"any": 1}
+    assert recorder.extra_vars["_test_rolecall_dev_thing_spec"] == obj["spec"]
+    assert outcome.left_out == (("quota.storage",) if drops else ())

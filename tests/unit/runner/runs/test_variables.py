@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from rolecall.kube.references import GVK
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.runs.variables import (
+    declared_part,
     extra_vars,
     is_reserved,
     object_variable,
@@ -254,3 +256,77 @@ def test_keys_are_converted_at_every_depth() -> None:
 def test_alphabetically_last_of_colliding_keys_wins() -> None:
     assert snake_case_keys({"foo_bar": 1, "fooBar": 2}) == {"foo_bar": 1}
     assert snake_case_keys({"fooBar": 2, "foo_bar": 1}) == {"foo_bar": 1}
+
+
+QUOTA = {"type": "dict", "options": {"max_pods": {"type": "int", "aliases": ["pods"]}, "free": {"type": "dict"}}}
+RULES = {"type": "list", "elements": "dict", "options": {"port": {"type": "int"}, "quota": QUOTA}}
+
+
+@pytest.mark.parametrize(
+    ("options", "spec", "part", "left_out"),
+    [
+        ({}, {"quota": {"any": 1}}, {"quota": {"any": 1}}, []),
+        ({"quota": QUOTA}, {"other": {"any": 1}}, {"other": {"any": 1}}, []),
+        ({"quota": QUOTA}, {"quota": {"maxPods": 1, "storage": "1Gi"}}, {"quota": {"maxPods": 1}}, ["quota.storage"]),
+        ({"quota": QUOTA}, {"quota": {"pods": 1, "free": {"x": {"y": 2}}}}, None, []),
+        ({"quota": QUOTA}, {"quota": "maxPods=1"}, None, []),
+        ({"quota": {**QUOTA, "type": "str"}}, {"quota": {"x": 1}}, None, []),
+        (
+            {"rules": RULES},
+            {"rules": [{"port": 1, "a": 1}, "text", {"a": 2, "quota": {"b": 1}}]},
+            {"rules": [{"port": 1}, "text", {"quota": {}}]},
+            ["rules[].a", "rules[].quota.b"],
+        ),
+    ],
+)
+def test_nested_fields_that_validation_would_reject_are_left_out_and_named(
+    options: dict[str, Any], spec: dict[str, Any], part: dict[str, Any] | None, left_out: list[str]
+) -> None:
+    before = json.dumps(spec)
+    assert declared_part(spec, options, snake_case_names=True) == (spec if part is None else part, tuple(left_out))
+    assert json.dumps(spec) == before
+
+
+NAMES = st.sampled_from(["cpu", "maxPods", "max_pods", "storage", "x"])
+OPTIONS: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from([{"type": "int"}, {"type": "dict"}, {"type": "raw", "options": {"cpu": {}}}, {}]),
+    lambda inner: st.builds(
+        lambda kind, options, aliases: {**kind, "options": options, "aliases": aliases},
+        st.sampled_from([{"type": "dict"}, {"type": "list", "elements": "dict"}, {"type": "list"}]),
+        st.dictionaries(NAMES.filter(str.islower), inner, max_size=3),
+        st.lists(st.sampled_from(["other", "alias"]), unique=True, max_size=1),
+    ),
+    max_leaves=8,
+)
+SPECS = st.dictionaries(NAMES.filter(str.islower), OPTIONS, max_size=3)
+
+
+def values(option: dict[str, Any], *, snake: bool) -> st.SearchStrategy[Any]:
+    """Return values of the type that an option has, with fields that it declares and others."""
+    nested = option.get("options", {})
+    if option.get("type") not in ("dict", "list") or not nested:
+        return st.just({"x": 1}) if option.get("type") == "dict" else st.integers()
+    known = {name: values(each, snake=snake) for name, each in nested.items()}
+    names = {name.replace("_p", "P") if snake else name: each for name, each in known.items()}
+    unknown = {"storage": st.just(1), "other": st.just(2), "NEW": st.just([3])}
+    item = st.fixed_dictionaries({}, optional=unknown | names)
+    return st.lists(item, max_size=2) if option["type"] == "list" else item
+
+
+@given(data=st.data(), options=SPECS, snake=st.booleans())
+def test_no_field_of_the_rest_is_unknown_to_ansible_and_all_that_is_known_stays(
+    *, data: st.DataObject, options: dict[str, Any], snake: bool
+) -> None:
+    """The oracle is ansible-core's own validation, as the role runs it."""
+
+    def unsupported(part: dict[str, Any]) -> list[str]:
+        parameters = snake_case_keys(part) if snake else part
+        given = {name: value for name, value in parameters.items() if name in options}
+        found = ArgumentSpecValidator(json.loads(json.dumps(options))).validate(json.loads(json.dumps(given)))
+        return [text for text in found.error_messages if "upported parameters" in text or "Unsupported" in text]
+
+    spec = {name: data.draw(values(option, snake=snake)) for name, option in options.items()} | {"more": {"x": 1}}
+    part, left_out = declared_part(spec, options, snake_case_names=snake)
+    assert unsupported(part) == []
+    assert bool(left_out) is bool(unsupported(spec))
+    assert (part == spec) is not bool(left_out)
