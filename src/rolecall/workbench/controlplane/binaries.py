@@ -304,21 +304,24 @@ def _install(name: str, partial: Path, target: Path) -> bool:
 
 
 def find_on_machine(environment: Mapping[str, str]) -> Offer:
-    """Look for programs in KUBEBUILDER_ASSETS and on PATH, and ask each for its release."""
-    directories = os.pathsep.join(filter(None, (environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH"))))
+    """Find programs in KUBEBUILDER_ASSETS and on PATH: the first of each name whose release is new enough."""
+    path = os.pathsep.join(filter(None, (environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH"))))
+    directories = list(dict.fromkeys(path.split(os.pathsep)))
     offer, servers = Offer(), set()
     for program in PROGRAMS:
-        if (found := shutil.which(program.name, path=directories)) is None:
-            continue
-        path = Path(found).absolute()
-        version = installed_version(path)
-        if version is None or version < program.oldest:
+        found = (shutil.which(program.name, path=directory) for directory in directories if directory)
+        reasons = []
+        for file in (Path(each).absolute() for each in found if each):
+            version = installed_version(file)
+            if version is not None and version >= program.oldest:
+                offer.programs[program.name] = file
+                servers |= {version} if program.name in SERVER_NAMES else set()
+                break
             release = "an unknown release" if version is None else "release {}.{}".format(*version)
-            wanted = "{}.{}; using our own {}".format(*program.oldest, program.name)
-            offer.rejected[program.name] = f"{path} is {release}, expected at least {wanted}"
-            continue
-        offer.programs[program.name] = path
-        servers |= {version} if program.name in SERVER_NAMES else set()
+            reasons.append(f"{file} is {release}, expected at least {'{}.{}'.format(*program.oldest)}")
+        else:
+            if reasons:
+                offer.rejected[program.name] = f"{'; '.join(reasons)}; using our own {program.name}"
     if len(servers) > 1 or not offer.programs.keys() >= SERVER_NAMES:  # they work together only in one release
         for name in SERVER_NAMES:
             offer.programs.pop(name, None)

@@ -46,7 +46,7 @@ ETCD = "v3.7.0"
 KWOK = "v0.8.0"
 
 OLDEST_KUBERNETES = (1, 36)  # exec in simulated pods: see node.yaml
-OLDEST_ETCD = (3, 6)
+OLDEST_ETCD = (3, 7)  # 3.6 rejects the URL of a socket as --initial-advertise-peer-urls, because it has no port
 OLDEST_KWOK = (0, 8)
 
 PINS = f"etcd {ETCD}\nkubernetes {KUBERNETES}\nkwok {KWOK}\n"

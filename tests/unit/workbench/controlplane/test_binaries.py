@@ -106,6 +106,30 @@ def test_a_program_that_is_too_old_is_not_named_again_once_ours_is_in_the_cache(
     assert said == []
 
 
+def test_etcd_without_sockets_as_peer_urls_is_rejected(tmp_path: Path) -> None:
+    """A sandbox and a control plane start etcd with the URL of a socket, which etcd 3.6 rejects."""
+    etcd = tmp_path / "path" / "etcd"
+    _write_program(etcd.parent, "etcd")
+    etcd.write_text("#!/bin/sh\nprintf 'etcd Version: 3.6.5\\nGit SHA: a0afd9b\\nGo Version: go1.25.1\\n'\n")
+    offer = binaries.find_on_machine({"PATH": str(etcd.parent)})
+    assert offer.programs == {}
+    assert offer.rejected == {"etcd": f"{etcd} is release 3.6, expected at least 3.7; using our own etcd"}
+    etcd.write_text(etcd.read_text().replace("3.6.5", "3.7.0"))
+    assert binaries.find_on_machine({"PATH": str(etcd.parent)}) == binaries.Offer({"etcd": etcd})
+
+
+def test_newer_program_in_a_later_directory_is_used(tmp_path: Path) -> None:
+    _write_program(tmp_path / "old", "etcd", "v3.6.0")
+    _write_program(tmp_path / "silent", "etcd").write_text("#!/bin/sh\nexit 1\n")
+    newer = _write_program(tmp_path / "newer", "etcd", "v3.7.1")
+    environment = {"KUBEBUILDER_ASSETS": str(tmp_path / "old"), "PATH": f"{tmp_path / 'silent'}::{newer.parent}"}
+    assert binaries.find_on_machine(environment) == binaries.Offer({"etcd": newer})
+    environment["PATH"] = str(tmp_path / "silent")
+    text = binaries.find_on_machine(environment).rejected["etcd"]
+    assert "old/etcd is release 3.6, " in text
+    assert "silent/etcd is an unknown release, " in text
+
+
 def test_only_the_programs_that_are_too_old_are_left_out(tmp_path: Path) -> None:
     _write_programs(tmp_path / "path", "v3.5.0")
     offer = binaries.find_on_machine({"PATH": str(tmp_path / "path")})
