@@ -217,6 +217,7 @@ async def test_secured_metrics_need_permission(
         assert await ask("no token of this cluster") == (401, "Unauthorized\n")
         assert await ask(None) == (401, "Unauthorized\n")
         log = operator.log_file.read_text()
+        assert "Background task failed" not in log
         assert token_of(allowed) not in log
     finally:
         assert operator.stop() == 0

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Never, TypeVar
 
 from rolecall.system.logs import get_logger
 
@@ -45,11 +45,12 @@ async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     return outcome.result()
 
 
-async def kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do work that should never end, until cancelled; if it ends or fails, log this and start it again.
+async def kept_running(name: str, work: Callable[[], Awaitable[Never]]) -> Never:
+    """Do work that never ends, until cancelled; if it fails, log this and start it again.
 
-    The delay doubles from a second up to five minutes. Nothing dies silently: without this work, the operator would
-    continue and look healthy.
+    The type of ``work`` is a rule: mypy rejects a function that can return. Don't start work without anything to do,
+    and raise if its source ends: otherwise it would be started again indefinitely. The delay doubles from a second up
+    to five minutes. Nothing dies silently: without this work, the operator would continue and look healthy.
     """
     loop = asyncio.get_running_loop()
     delay = _FIRST_RESTART_SECONDS
@@ -57,7 +58,7 @@ async def kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
         started = loop.time()
         try:
             await work()
-            reason = "it ended"
+            reason = "it ended, despite its type"  # mypy doesn't check every caller, for example a mock
         except Exception as error:  # noqa: BLE001 - logged
             reason = repr(error)
         if loop.time() - started > _MAX_RESTART_SECONDS:
@@ -68,7 +69,7 @@ async def kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
 
 
 @asynccontextmanager
-async def running_in_background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def running_in_background(name: str, work: Callable[[], Awaitable[Never]]) -> AsyncIterator[None]:
     """Do work as ``kept_running`` does until the block ends; then cancel it and wait for its end."""
     task = asyncio.create_task(kept_running(name, work))
     try:

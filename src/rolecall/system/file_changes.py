@@ -15,6 +15,9 @@ from rolecall.system.logs import get_logger
 
 logger = get_logger("files")
 
+WATCH_ENDED = "watchfiles has stopped reporting changes"
+"""The message of the error that a caller raises if ``changes_in`` ends."""
+
 _POLL_MILLISECONDS = 5000
 _LOOK_MILLISECONDS = 5000
 

@@ -1,6 +1,8 @@
 import asyncio
 import contextvars
 import threading
+from collections.abc import Awaitable, Callable
+from typing import Never, get_type_hints
 
 import pytest
 from structlog.testing import capture_logs
@@ -58,23 +60,24 @@ async def test_work_runs_on_loop_if_no_thread_starts(monkeypatch: pytest.MonkeyP
         assert await run_in_thread(lambda: 7) == 7
 
 
-@pytest.mark.parametrize("fails", [True, False])
-async def test_background_work_that_ends_is_logged_and_started_again(
-    monkeypatch: pytest.MonkeyPatch, *, fails: bool
-) -> None:
-    """Also if it ends without an error: it was to run until cancelled."""
+@pytest.mark.parametrize("supervisor", [kept_running, running_in_background])
+def test_background_work_has_a_type_that_never_ends(supervisor: Callable[..., object]) -> None:
+    """Then mypy rejects work that can return, which would be started again indefinitely."""
+    assert get_type_hints(supervisor)["work"] == Callable[[], Awaitable[Never]]
+
+
+async def test_failed_background_work_is_logged_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking_work, "_FIRST_RESTART_SECONDS", 0.0)
     starts = 0
     started_again = asyncio.Event()
 
-    async def work() -> None:
+    async def work() -> Never:
         nonlocal starts
         starts += 1
         if starts == 3:
             started_again.set()
             await asyncio.Event().wait()
-        if fails:
-            raise OSError("no inotify watches left")
+        raise OSError("no inotify watches left")
 
     with capture_logs() as logs:
         task = asyncio.create_task(kept_running("files of Thing", work))
@@ -82,17 +85,18 @@ async def test_background_work_that_ends_is_logged_and_started_again(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [(each["task"], "inotify" in each["reason"]) for each in logs] == [("files of Thing", fails)] * 2
+    assert [(each["task"], "inotify" in each["reason"]) for each in logs] == [("files of Thing", True)] * 2
 
 
 async def test_background_work_has_ended_when_its_block_ends() -> None:
     events: list[str] = []
     started = asyncio.Event()
 
-    async def work() -> None:
+    async def work() -> Never:
         started.set()
         try:
-            await asyncio.Event().wait()
+            while True:
+                await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
             events.append("ended")

@@ -25,7 +25,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Never, Protocol
 
 from rolecall.kube.client import Client, Selection, is_partial
 from rolecall.kube.discovery import ApiResource
@@ -144,7 +144,7 @@ class Reflector:
         is_ahead = not self._resource_version or is_later(version, self._resource_version)
         return self.namespace in (None, namespace) and is_ahead
 
-    async def run(self) -> None:
+    async def run(self) -> Never:
         """List and watch until cancelled."""
         retry = self._retry
         while True:
@@ -344,7 +344,7 @@ class Informer:
         """Return whether the first list of the objects in a namespace isn't complete."""
         return not self._unlisted.isdisjoint((None, namespace))
 
-    async def run(self) -> None:
+    async def run(self) -> Never:
         """List and watch until cancelled."""
         while True:
             resource = await self._find_resource()

@@ -9,7 +9,7 @@ cluster until they end. If a background task crashes, everything stops.
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Never, Protocol
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey
@@ -35,7 +35,7 @@ class Leadership(Protocol):
     def seconds_left(self) -> float:
         """How long this replica may still act as the leader."""
 
-    async def run(self) -> None:
+    async def run(self) -> Never:
         """Take part until cancelled. Raises when the leadership is lost."""
 
     async def release(self) -> None:
@@ -114,7 +114,8 @@ class Manager:
             finally:
                 settling.cancel()
             if not end.done():
-                self._start(self.dispatcher.run(), "dispatcher", self._dispatcher_tasks)
+                dispatching = asyncio.create_task(self.dispatcher.run(), name="dispatcher")  # ends after its ``stop``
+                self._supervise(dispatching, self._dispatcher_tasks)
                 logger.info("Workers started", controllers=len(self.dispatcher.controllers), kinds=len(self.informers))
             await asyncio.shield(end)
         finally:
@@ -135,8 +136,11 @@ class Manager:
         if self.leadership is not None:
             await self.leadership.elected.wait()
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
-        task = asyncio.create_task(work, name=name)
+    def _start(self, work: Coroutine[Any, Any, Never], name: str, tasks: set[asyncio.Task[None]]) -> None:
+        """Start work that never ends: if it returned, the operator would continue without it and look healthy."""
+        self._supervise(asyncio.create_task(work, name=name), tasks)
+
+    def _supervise(self, task: asyncio.Task[None], tasks: set[asyncio.Task[None]]) -> None:
         tasks.add(task)
         task.add_done_callback(self._on_done)
 

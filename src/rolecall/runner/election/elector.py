@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
@@ -187,7 +187,7 @@ class Elector:
         """Return whether no other replica can be the leader while a request that is sent now is on its way."""
         return not self._is_replaced and self.clock.monotonic() < self._renewed + self.election.work_seconds
 
-    async def run(self) -> None:
+    async def run(self) -> Never:
         """Take the Lease when it is free, then renew it until cancelled. Raises LeadershipLostError."""
         election = self.election
         self._report(leading=False)

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Never
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ConflictError, NotFoundError
@@ -106,7 +107,7 @@ class ShardMember:
         is_in_time = self.clock.monotonic() < self.membership.group_end
         return self.elected.is_set() and is_in_time and not self.membership.is_replaced and self._elector.may_write
 
-    async def run(self) -> None:
+    async def run(self) -> Never:
         """Become a member and work for shards until cancelled. Raises LeadershipLostError, alone or in a group."""
         self._report_membership("Waiting to join shard group", leading=False)
         try:

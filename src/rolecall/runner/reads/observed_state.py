@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Never
 
 from rolecall.kube.client import Selection
 from rolecall.kube.metadata import (
@@ -251,7 +251,7 @@ class Scope:
     reason: str = ""
     """Why it can't be watched for now, empty if it can."""
     unused_since: float | None = None
-    _task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[Never] | None = None
 
     @property
     def is_synced(self) -> bool:
@@ -267,7 +267,7 @@ class Scope:
         title = f"reads of {kind.gvk} in {namespace or 'all'}"
         self._task = asyncio.create_task(kept_running(title, reflector.run), name=title)
 
-    def stop(self) -> asyncio.Task[None] | None:
+    def stop(self) -> asyncio.Task[Never] | None:
         """Stop watching, and return the task that ends now, if there is one; the store stays as it is."""
         task, self._task = self._task, None
         if task is not None:

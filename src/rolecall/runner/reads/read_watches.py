@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Never
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey
@@ -263,7 +263,7 @@ class ReadWatches:
             hint = "set a reconcilePeriod, or name the kind in the blacklist of the watch"
             logger.warning(message, gvk=str(gvk), hint=hint)
 
-    async def _clean(self) -> None:
+    async def _clean(self) -> Never:
         while True:
             await sleep(self.clock, _CLEAN_SECONDS)
             for gvk, kind in list(self.kinds.items()):

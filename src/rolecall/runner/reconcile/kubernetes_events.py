@@ -16,7 +16,7 @@ import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Never
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
@@ -100,7 +100,7 @@ class EventRecorder:
                     async with asyncio.timeout(_LAST_SECONDS):
                         await self._waiting.join()
 
-    async def _write_all(self) -> None:
+    async def _write_all(self) -> Never:
         while True:
             reference, spec = await self._waiting.get()
             try:

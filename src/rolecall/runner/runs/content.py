@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Never
 
 from watchfiles import Change, DefaultFilter
 
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.system.blocking_work import run_in_thread
-from rolecall.system.file_changes import changes_in
+from rolecall.system.file_changes import WATCH_ENDED, changes_in
 from rolecall.system.files import entries_of
 from rolecall.system.logs import get_logger
 
@@ -123,11 +124,11 @@ def _digest(states: tuple[_State, ...]) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-async def watch_contents(followers: Sequence[tuple[Watch, Callable[[], None]]]) -> None:
+async def watch_contents(followers: Sequence[tuple[Watch, Callable[[], None]]]) -> Never:
     """Call the function of each watch whenever the content of its role or playbook has changed, until cancelled.
 
     All watches share one inotify instance: a user may have 128 on a node, in all of its containers. Only the content of
-    those that a changed file may concern is read again.
+    those that a changed file may concern is read again. Raises OSError if the files can't be watched.
     """
     directories = [watched_directories(watch) for watch, _ in followers]
     contents = [contents_of(watch) for watch, _ in followers]
@@ -141,3 +142,4 @@ async def watch_contents(followers: Sequence[tuple[Watch, Callable[[], None]]]) 
             if changed := [path for path in before.keys() | now.keys() if before.get(path) != now.get(path)]:
                 logger.info("Files of a role changed", gvk=str(watch.gvk), files=sorted(map(str, changed))[:5])
                 on_change()
+    raise OSError(WATCH_ENDED)

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Never
 
 from rolecall.kube.quantities import format_bytes
 from rolecall.kube.references import GVK, ObjectKey
@@ -171,7 +172,7 @@ class OrphanedWorkspaces:
     forget: Callable[[ObjectKey], None]
     _requested: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def keep_removing(self) -> None:
+    async def keep_removing(self) -> Never:
         """Remove orphaned workspaces now and after each ``request_scan``, until cancelled."""
         while True:
             self._requested.clear()

@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Never, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -39,7 +39,7 @@ from rolecall.runner.serving.authentication import TokenReviewer, refusal
 from rolecall.runner.serving.metrics import CONTENT_TYPE, OperatorMetrics, RefusedError
 from rolecall.system.blocking_work import run_in_thread, running_in_background
 from rolecall.system.clock import SYSTEM_CLOCK
-from rolecall.system.file_changes import changes_in
+from rolecall.system.file_changes import WATCH_ENDED, changes_in
 from rolecall.system.files import ChangingFiles
 from rolecall.system.limited_listener import BACKLOG, LimitedListener, RequestLog
 from rolecall.system.logs import get_logger
@@ -217,9 +217,8 @@ async def serving_tls(settings: Settings, metrics: OperatorMetrics) -> AsyncIter
         return
     mounted = Path(tempfile.gettempdir()) / "k8s-metrics-server" / "serving-certs"
     certificate = ServingCertificate(mounted, lambda ok: metrics.count_certificate(succeeded=ok))
-    certificate.load()
-    async with running_in_background("certificate of the metrics endpoint", certificate.watch):
-        yield certificate.context
+    async with certificate.loaded() as context:
+        yield context
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,10 +377,21 @@ class ServingCertificate:
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(f"invalid certificate in {str(self._directory)!r}: {error}") from error
 
-    async def watch(self) -> None:
-        """Reload the mounted certificate whenever it changes, until cancelled."""
+    @asynccontextmanager
+    async def loaded(self) -> AsyncIterator[ssl.SSLContext]:
+        """Load or create the certificate, yield the context, and reload a mounted certificate whenever it changes.
+
+        Raise ConfigurationError if the mounted one is invalid.
+        """
+        self.load()
         if not self.is_mounted:
+            yield self.context
             return
+        async with running_in_background("certificate of the metrics endpoint", self._watch):
+            yield self.context
+
+    async def _watch(self) -> Never:
+        """Reload the mounted certificate whenever it changes, until cancelled. Raise OSError if it can't be watched."""
         async for _ in changes_in([self._directory]):
             if not self._files.have_changed:
                 continue
@@ -391,6 +401,7 @@ class ServingCertificate:
                 logger.error("Invalid renewed certificate; keeping the old one", error=str(error))  # noqa: TRY400
             else:
                 logger.info("Reloaded the certificate of the metrics endpoint")
+        raise OSError(WATCH_ENDED)
 
     def _read(self) -> None:
         succeeded = False

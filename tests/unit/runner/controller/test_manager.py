@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Never
 
 import pytest
 from structlog.testing import capture_logs
@@ -34,7 +35,7 @@ class FakeLeadership:
         """Return whether it is won and not lost."""
         return self.elected.is_set() and not self.lost.is_set()
 
-    async def run(self) -> None:
+    async def run(self) -> Never:
         """Wait for the loss."""
         await self.lost.wait()
         raise LeadershipLostError("lost")

@@ -615,12 +615,11 @@ class Mounted:
     @contextlib.asynccontextmanager
     async def served(self) -> AsyncIterator[int]:
         """Serve something with it and give the port."""
-        self.certificate.load()
-        task = asyncio.create_task(self.certificate.watch())
-        async with serve(web.Application(), Address("127.0.0.1", 0, "flag"), self.certificate.context) as port:
+        async with (
+            self.certificate.loaded() as context,
+            serve(web.Application(), Address("127.0.0.1", 0, "flag"), context) as port,
+        ):
             yield port
-        task.cancel()
-        await asyncio.wait({task})
 
 
 @pytest.fixture
@@ -682,6 +681,12 @@ async def test_self_signed_certificate_is_created_by_default(mounted: Mounted) -
     async with mounted.served() as port:
         assert await seen(port) > 0
     assert mounted.reads == []
+
+
+async def test_self_signed_certificate_is_not_watched(mounted: Mounted) -> None:
+    before = asyncio.all_tasks()
+    async with mounted.certificate.loaded():
+        assert asyncio.all_tasks() == before
 
 
 def test_invalid_certificate_is_an_error(mounted: Mounted) -> None:
