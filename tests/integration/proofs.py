@@ -195,7 +195,7 @@ class _Rest:
 
 
 def _is_again(cause: str) -> bool:
-    return cause.startswith(("retry", "period"))
+    return cause.startswith(("retry", "period", "prune"))
 
 
 def _count(records: Sequence[StoredRecord]) -> int:

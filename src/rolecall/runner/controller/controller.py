@@ -37,6 +37,8 @@ class Result:
     """Whether a failure isn't retried: its cause is the object, so the next reconcile is that of a change."""
     cause: Cause = field(default=Cause("requeue", priority=Priority.HIGH), compare=False)
     """The cause of the next reconcile."""
+    cause_at: Cause | None = field(default=None, compare=False)
+    """The cause of the reconcile at ``requeue_at``, if it differs from ``cause``."""
 
     def __post_init__(self) -> None:
         """Reject a time that isn't finite."""
@@ -92,7 +94,7 @@ class Controller:
                     return
                 queue.forget(request)
                 if result.requeue_at is not None:
-                    queue.add_at(request, result.requeue_at, result.cause)
+                    queue.add_at(request, result.requeue_at, result.cause_at or result.cause)
                 if result.requeue_after_seconds is not None:
                     queue.add_after(request, result.requeue_after_seconds, result.cause)
             finally:

@@ -45,7 +45,7 @@ class Priority(IntEnum):
     """How urgent a request is; the highest number goes first."""
 
     LOW = 0
-    """Periodic reconciles, and objects of the initial reconcile that haven't changed."""
+    """Periodic reconciles, runs that prune requests, and objects of the initial reconcile that haven't changed."""
     MEDIUM = 1
     """Changes of other objects, and retries."""
     HIGH = 2

@@ -19,6 +19,7 @@ from rolecall.kube.metadata import annotation_of, is_being_deleted, resource_ver
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
+from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION, is_own
 from rolecall.runner.prune.decision import WAIT_SECONDS, CompleteRun, Decision, PruneOptions, Pruning, decide
@@ -39,6 +40,8 @@ MAX_ATTEMPTS: Final = 5
 
 _SHOWN: Final = 10
 CONFIRM: Final = "confirm"
+PRUNE: Final = Cause("prune", priority=Priority.LOW)
+"""The cause of a run that confirms which objects the role names, or that deletes those that became due."""
 
 
 class _StoppedError(Exception):

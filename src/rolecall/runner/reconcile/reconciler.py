@@ -45,7 +45,7 @@ from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import SHORTEST_PERIOD_SECONDS, Cause, Priority
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
-from rolecall.runner.reconcile.pruner import Pruner
+from rolecall.runner.reconcile.pruner import PRUNE, Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.status import reported_by, should_mark_running
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
@@ -316,8 +316,10 @@ class Reconciler:
         if outcome.requests_requeue:
             self.self_triggers.requeue_requested(context.key)
         result = after_success(context, has_finalizer=self.watch.finalizer is not None)
-        if (again_at := context.pruning.again_at) is not None:  # of this and the other time, the earlier counts
-            result = replace(result, requeue_at=min(again_at, result.requeue_at or again_at))
+        again_at = context.pruning.again_at
+        if again_at is not None and again_at <= (result.requeue_at or again_at):
+            # The period remains: the earlier of the two times counts.
+            result = replace(result, requeue_at=again_at, cause_at=PRUNE)
         duration = format_duration(outcome.duration_seconds)
         logger.info("Reconcile succeeded", duration=duration, requeue_after_seconds=result.requeue_after_seconds)
         self.events.succeeded(context)

@@ -27,7 +27,7 @@ from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.prune.decision import PRUNES_VARIABLE, Pruning
 from rolecall.runner.prune.inventory import Inventory
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
-from rolecall.runner.reconcile.pruner import Pruner
+from rolecall.runner.reconcile.pruner import PRUNE, Pruner
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
@@ -261,8 +261,9 @@ class PlannedReconciles:
     @property
     def requeue_causes(self) -> tuple[Cause, ...]:
         """The request of the last run for another one; empty if it requested none."""
-        is_due = self.last_outcome.requests_requeue or self.prunes_next or not self.pruning.is_stable
-        return (Cause("requeue_after"),) if is_due else ()
+        if self.last_outcome.requests_requeue:
+            return (Cause("requeue_after"),)
+        return (PRUNE,) if self.prunes_next or not self.pruning.is_stable else ()
 
     async def controller_causes(self, written: Iterable[WrittenVersion]) -> tuple[Cause, ...]:
         """Wait for the controllers that change written objects of watched kinds; return why the object is due again."""

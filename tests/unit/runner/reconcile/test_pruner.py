@@ -4,13 +4,18 @@ from typing import Any
 
 import pytest
 
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.controller.controller import Controller, Result
+from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject
 from rolecall.runner.prune.observations import ObjectId, Observations, Own
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.pruner import Pruner
+from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 from rolecall.runner.runs.outcome import Outcome
+from tests.support.metrics import controller_metrics
 from tests.support.reconciler_rig import FAILURE, SUCCESS, make_rig
 from tests.support.things import MANIFEST, THING
 from tests.support.world import World
@@ -44,6 +49,38 @@ async def test_only_a_complete_run_with_the_task_sends_requests(
     cluster.calls.clear()
     assert ((await pruner.run_ended(context)) != Pruning()) is bool(outcome.is_successful and outcome.prune)
     assert bool(cluster.calls) is sends
+
+
+@pytest.mark.parametrize(("period", "expected"), [("1h", "prune"), ("1s", "period")])
+async def test_run_that_confirms_the_objects_has_its_own_cause_and_keeps_the_period(
+    world: World, tmp_path: Path, period: str, expected: str
+) -> None:
+    """Of the period and the time that prune requests, the earlier is the cause of the next run."""
+    annotations = f"annotations: {{{PERIOD_ANNOTATION}: {period}}}"
+    await world.create(MANIFEST.replace("name: one", f"name: one, {annotations}"))
+    rig, clock = make_rig(world, tmp_path), ManualClock()
+    own = Observations(own={item("a").id: Own("v1", "uid-a")})
+    rig.runner.outcome = replace(SUCCESS, prune=OPTIONS, observations=own)
+    rig.reconciler.pruner = Pruner(
+        watch=rig.reconciler.watch,
+        primaries=rig.reconciler.primaries,
+        record_event=lambda *_: None,
+        identity="by",
+        may_delete=lambda _key: True,
+        inventories={},
+        now=lambda: clock.now() + 60,  # the run is requested for a second later
+    )
+    results = []
+
+    async def reconcile(_key: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
+        results.append(await rig.reconcile())
+        return results[-1]
+
+    queue: WorkQueue[ObjectKey] = WorkQueue(clock, Backoff(1, 300), controller_metrics())
+    queue.add(rig.key, Cause("created"))
+    await Controller(THING, queue, 1, reconcile, lambda *_: False).process(*queue.take())
+    assert results[0].requeue_after_seconds == {"1h": 3600.0, "1s": 1.0}[period]
+    assert queue.look_up(rig.key).causes == (expected,)
 
 
 async def test_time_until_a_deletion_is_that_of_the_decision_however_long_a_write_takes(
