@@ -9,7 +9,8 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,25 @@ from rolecall.system.logs import printable
 
 if TYPE_CHECKING:
     from rolecall.workbench.permissions.manifests import Permission
-    from rolecall.workbench.permissions.needs import Source
+    from rolecall.workbench.permissions.needs import FlagNeeds, Source
     from rolecall.workbench.permissions.project_files import ProjectFiles, Update
 
 DIFFERENT = 2
+NARROWER_SECRETS = (
+    "with it, the account of the operator can read every Secret; narrower: name Secret in the blacklist of the watch "
+    "(a changed Secret then starts no run), use a fixed name (the rule then has resourceNames), or watch only some "
+    "namespaces, with Roles"
+)
 _PROJECT = Path()
 """The value of ``--write`` without a directory."""
 
 EPILOG = (
     "The rules are the smallest that the recorded runs needed. Comments list the tasks that no recorded run has "
-    "performed: the rules don't cover them. Exit codes with --compare: 0 equal, 2 different, 1 an error, 64 an invalid "
-    "command line. Exit codes with --write: 0 the files have all permissions, 2 one has to be added by hand, 1 an "
-    "error, and no file was changed, 64 an invalid command line."
+    "performed: the rules don't cover them. With --write and --compare, the flags of the operators in deploy and "
+    "config, next to the watches file, count too: leader election, shards, --metrics-require-rbac, and the dashboard. "
+    "What they need isn't too much, and it is missing if no role there grants it. Exit codes with --compare: 0 equal, "
+    "2 different, 1 an error, 64 an invalid command line. Exit codes with --write: 0 the files have all permissions, "
+    "2 one has to be added by hand, 1 an error, and no file was changed, 64 an invalid command line."
 )
 
 
@@ -70,7 +78,11 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="the watches file of the operator (default: %(default)s)",
     )
-    parser.add_argument("--leader-election", metavar="NAMESPACE/NAME", help="the Lease for leader election")
+    parser.add_argument(
+        "--leader-election",
+        metavar="NAMESPACE/NAME",
+        help="the Lease for leader election (default with --write and --compare: that of the flags of the operator)",
+    )
     parser.add_argument(
         "--shards", action="store_true", help="the replicas share the work with 'rolecall run --shards'"
     )
@@ -101,17 +113,41 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         parser.error("argument --shards: needs --leader-election NAMESPACE/NAME, as 'rolecall run --shards' does")
     try:
         sources = sources_of(load_watches(options.watches_file, os.environ), read_access_sets(options.directory))
-        needed = minimal(needs_of(sources, Election(namespace, name, options.shards) if name else None))
+        election = Election(namespace, name, options.shards) if name else None
+        needs = list(needs_of(sources, election))
+        if options.write is None and not options.compare:
+            _write(minimal(needs), options.name, sources)
+            return 0
+        flags = _needs_of_flags(options.watches_file.parent, options.compare or [], has_election=election is not None)
+        own_namespace = namespace or flags.namespace
+        needed = minimal([*needs, *flags.needs])
         if options.write is not None:
             directory = rbac_directory(options.watches_file.parent) if options.write is _PROJECT else options.write
-            return _update(needed, sources, ProjectFiles(directory, namespace))
-        if options.compare:
-            return _compare(needed, options.compare, sources)
+            return _update(needed, sources, ProjectFiles(directory, own_namespace), flags)
+        return _compare(needed, options.compare, sources, flags, own_namespace)
     except (ConfigurationError, RbacError) as error:
         sys.stderr.write(f"rolecall rbac: {printable(str(error))}\n")
         return 1
-    _write(needed, options.name, sources)
-    return 0
+
+
+def _needs_of_flags(project: Path, paths: Sequence[Path], *, has_election: bool) -> "FlagNeeds":
+    """Read the manifests of a project; the components among the compared paths count as deployed."""
+    from rolecall.cli.validate import DEFAULT_MANIFEST_DIRECTORIES, container_settings  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import grants_of  # noqa: PLC0415
+    from rolecall.workbench.permissions.needs import FlagNeeds, needs_of_settings  # noqa: PLC0415
+    from rolecall.workbench.project.manifests import deployed_operators  # noqa: PLC0415
+
+    directories = [project / each for each in DEFAULT_MANIFEST_DIRECTORIES if (project / each).is_dir()]
+    found = FlagNeeds()
+    for operator in deployed_operators(directories, container_settings, [each for each in paths if each.is_dir()]):
+        found.namespace = found.namespace or operator.namespace
+        settings = replace(operator.settings, leader_elect=False) if has_election else operator.settings
+        found.needs += needs_of_settings(settings, operator.namespace)
+        for role in operator.roles:
+            own = operator.namespace if role["kind"] == "Role" else ""
+            namespace = role["metadata"].get("namespace") or own
+            found.granted += [each.permission for each in grants_of(role, namespace, "")]
+    return found
 
 
 def _write(needed: "dict[Permission, set[str]]", name: str, sources: "list[Source]") -> None:
@@ -123,27 +159,27 @@ def _write(needed: "dict[Permission, set[str]]", name: str, sources: "list[Sourc
     sys.stdout.writelines(f"{line}\n" for line in manifests_of(needed, name))
 
 
-def _compare(needed: "dict[Permission, set[str]]", paths: list[Path], sources: "list[Source]") -> int:
-    from rolecall.workbench.permissions.manifests import (  # noqa: PLC0415
-        excess,
-        missing,
-        read_grants,
-    )
+def _compare(
+    needed: "dict[Permission, set[str]]", paths: list[Path], sources: "list[Source]", flags: "FlagNeeds", namespace: str
+) -> int:
+    from rolecall.workbench.permissions.manifests import excess, read_grants  # noqa: PLC0415
 
-    grants = [grant for path in paths for grant in read_grants(path)]
+    grants = [grant for path in paths for grant in read_grants(path, namespace)]
     granted = [grant.permission for grant in grants]
-    lacking, superfluous = missing(needed, granted), set(excess(needed, granted))
+    lacking, superfluous = flags.lacking(needed, granted), set(excess(needed, granted))
     lines = [f"missing: {each}, for {'; '.join(sorted(needed[each]))}" for each in sorted(lacking)]
     lines += [
         f"too much: {grant.permission}, in {grant.location}" for grant in grants if grant.permission in superfluous
     ]
     lines = lines or ["equal: nothing is missing, and nothing is too much"]
-    sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_untried(sources)))
+    sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_all_secrets(needed), *_untried(sources)))
     return DIFFERENT if lacking or superfluous else 0
 
 
-def _update(needed: "dict[Permission, set[str]]", sources: "list[Source]", files: "ProjectFiles") -> int:
-    from rolecall.workbench.permissions.manifests import excess, missing  # noqa: PLC0415
+def _update(
+    needed: "dict[Permission, set[str]]", sources: "list[Source]", files: "ProjectFiles", flags: "FlagNeeds"
+) -> int:
+    from rolecall.workbench.permissions.manifests import excess  # noqa: PLC0415
     from rolecall.workbench.permissions.project_files import write  # noqa: PLC0415
 
     grants = list(files.grants())
@@ -151,12 +187,26 @@ def _update(needed: "dict[Permission, set[str]]", sources: "list[Source]", files
     updates = files.updates(sources)
     write(updates)
     lines = [line for update in updates for line in _diff(update)] or ["unchanged: no rule has to be added or removed"]
-    by_hand = sorted(missing([each for each in needed if each.namespace], granted))
-    lines += [f"missing: {each}, for {'; '.join(sorted(needed[each]))}: add it to a Role" for each in by_hand]
+    needed_by_hand = [each for each in needed if each.namespace or each in flags.permissions]
+    by_hand = sorted(flags.lacking(needed_by_hand, granted))
+    for each in by_hand:
+        kind = "Role" if each.namespace else "ClusterRole"
+        lines.append(f"missing: {each}, for {'; '.join(sorted(needed[each]))}: add it to a {kind}")
     superfluous = set(excess(needed, granted))
     lines += [f"too much: {each.permission}, in {each.location}" for each in grants if each.permission in superfluous]
-    sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_untried(sources)))
+    sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_all_secrets(needed), *_untried(sources)))
     return DIFFERENT if by_hand else 0
+
+
+def _all_secrets(needed: "dict[Permission, set[str]]") -> Iterator[str]:
+    """Yield a line if the operator needs to list or watch Secrets regardless of their names."""
+    from rolecall.workbench.permissions.manifests import reads_all_secrets  # noqa: PLC0415
+
+    wide = [each for each in needed if reads_all_secrets(each)]
+    if wide:
+        verbs = " and ".join(sorted({each.verb for each in wide}))
+        reasons = "; ".join(sorted({reason for each in wide for reason in needed[each]}))
+        yield f"all Secrets: {verbs}, for {reasons}: {NARROWER_SECRETS}"
 
 
 def _diff(update: "Update") -> Iterator[str]:

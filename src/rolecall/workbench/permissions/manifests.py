@@ -12,6 +12,12 @@ import yaml
 from rolecall.system.logs import printable
 
 EVERYTHING: Final = "*"
+_SECRETS: Final = ("", "secrets")
+_LISTING: Final = ("list", "watch")
+_SECRETS_COMMENTS: Final = (
+    "With this rule, the account of the operator can read every Secret in the namespaces of the role.",
+    "Narrower ways: the section 'Secrets' of the guide 'Least privilege'.",
+)
 _WORD: Final = re.compile("(?![yYnN]$)[A-Za-z][A-Za-z0-9.]*")  # kubectl takes y for a boolean
 _RESOURCE: Final = re.compile("[a-z][a-z0-9./-]*")
 
@@ -104,6 +110,12 @@ def excess(needed: Iterable[Permission], granted: Iterable[Permission]) -> list[
     return [grant for grant in granted if not is_needed(grant)]
 
 
+def reads_all_secrets(permission: Permission) -> bool:
+    """Return whether a permission lists or watches Secrets regardless of their names, which shows their content."""
+    of_secrets = (permission.group, permission.resource) == _SECRETS
+    return of_secrets and permission.verb in _LISTING and not permission.names
+
+
 def manifests_of(needed: Mapping[Permission, Iterable[str]], name: str) -> Iterator[str]:
     """Yield the lines of a ClusterRole, and of a Role for each namespace in which permissions are needed."""
     for namespace in sorted({permission.namespace for permission in needed} | {""}):
@@ -128,6 +140,8 @@ def rule_lines(needed: Mapping[Permission, Iterable[str]]) -> Iterator[str]:
             for reason in texts
         }
         yield from (f"# {' '.join(printable(reason).split())}" for reason in sorted(reasons))
+        if (group, resource) == _SECRETS and not names and set(verbs) & set(_LISTING):
+            yield from (f"# {each}" for each in _SECRETS_COMMENTS)
         yield f"- apiGroups: [{_quoted(group)}]"
         yield f"  resources: [{_quoted(resource, _RESOURCE)}]"
         yield from [f"  resourceNames: [{', '.join(map(_quoted, names))}]"] if names else []
@@ -151,18 +165,21 @@ def _quoted(text: str, plain: re.Pattern[str] = _WORD) -> str:
     return text if is_plain else yaml.safe_dump(text, default_style='"', width=math.inf).strip()
 
 
-def read_grants(path: Path) -> list[Grant]:
-    """Return the grants of the roles in a file or directory. Raises RbacError."""
+def read_grants(path: Path, own_namespace: str = "") -> list[Grant]:
+    """Return the grants of the roles in a file or directory. Raises RbacError.
+
+    A Role without a namespace is in that of the operator, ``own_namespace``: Kustomize adds it.
+    """
     if not path.exists():
         raise RbacError(f"{path}: no such file or directory")
     files = [path] if path.is_file() else sorted([*path.glob("*.yaml"), *path.glob("*.yml")])
-    grants = [grant for file in files for grant in _grants_in(file)]
+    grants = [grant for file in files for grant in _grants_in(file, own_namespace)]
     if not grants:
         raise RbacError(f"{path}: found no Role and no ClusterRole to compare with")
     return grants
 
 
-def _grants_in(path: Path) -> Iterator[Grant]:
+def _grants_in(path: Path, own_namespace: str) -> Iterator[Grant]:
     try:
         documents: list[Any] = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -170,7 +187,7 @@ def _grants_in(path: Path) -> Iterator[Grant]:
     for document in documents:
         if isinstance(document, dict) and document.get("kind") in ("Role", "ClusterRole"):
             metadata = document.get("metadata") or {}
-            namespace = (metadata.get("namespace") or "") if document["kind"] == "Role" else ""
+            namespace = (metadata.get("namespace") or own_namespace) if document["kind"] == "Role" else ""
             yield from grants_of(document, namespace, f"{path}, {document['kind']} {metadata.get('name', '')}")
 
 

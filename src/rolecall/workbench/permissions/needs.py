@@ -17,12 +17,13 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from rolecall.kube.references import GVK, plural_of
 from rolecall.runner.config.content import Content, RoleContent
+from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.prune.decision import PRUNED_KINDS
 from rolecall.runner.record.access import ANY, FORMAT, OWN, Access, AccessSet, Usage
 from rolecall.runner.record.files import ACCESS
 from rolecall.runner.runs.events import PRUNE_ACTION
-from rolecall.workbench.permissions.manifests import Permission, RbacError
+from rolecall.workbench.permissions.manifests import Permission, RbacError, missing
 from rolecall.workbench.yaml_files import yaml_files
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -35,6 +36,8 @@ _NEVER_WATCHED: Final = frozenset({("", "events"), ("events.k8s.io", "events"), 
 _CHANGES: Final = frozenset({"update", "patch"})
 _GROUP_FOR_EVERYONE: Final = "authorization.k8s.io"
 """Every account is permitted to query its own permissions."""
+_REVIEWS: Final = (("authentication.k8s.io", "tokenreviews"), (_GROUP_FOR_EVERYONE, "subjectaccessreviews"))
+_SHOWN_BY_DASHBOARD: Final = (("", "events"), ("", "pods"), ("apps", "replicasets"), ("batch", "jobs"))
 _TASK_DIRECTORIES: Final = ("tasks", "handlers")
 _LISTS_OF_TASKS: Final = ("pre_tasks", "tasks", "post_tasks", "handlers", "block", "rescue", "always")
 _KEYWORDS: Final = frozenset(
@@ -239,6 +242,41 @@ class Election:
         verbs += [("list", ()), ("delete", ())] if self.has_shards else []
         for verb, limited_to in verbs:
             yield Permission(self.namespace, "coordination.k8s.io", "leases", verb, limited_to), reason
+
+
+def needs_of_settings(settings: Settings, namespace: str) -> Iterator[tuple[Permission, str]]:
+    """Yield the permissions that an operator in a namespace needs because of its flags."""
+    if settings.leader_elect:
+        namespace = settings.leader_election_namespace or namespace
+        yield from Election(namespace, settings.leader_election_id, bool(settings.shards)).needs()
+    if settings.metrics_require_rbac:
+        for group, resource in _REVIEWS:
+            yield Permission("", group, resource, "create"), "the operator: --metrics-require-rbac"
+    if settings.has_ui:
+        for group, resource in _SHOWN_BY_DASHBOARD:
+            yield Permission("", group, resource, "list"), "the operator: dashboard"
+
+
+@dataclass(slots=True)
+class FlagNeeds:
+    """What the flags of the operators in a project's manifests need, and what the roles in these manifests grant."""
+
+    namespace: str = ""
+    """The namespace of the first operator, empty without one."""
+
+    needs: list[tuple[Permission, str]] = field(default_factory=list)
+    granted: list[Permission] = field(default_factory=list)
+
+    @property
+    def permissions(self) -> frozenset[Permission]:
+        """The needed permissions."""
+        return frozenset(permission for permission, _ in self.needs)
+
+    def lacking(self, needed: Iterable[Permission], granted: Iterable[Permission]) -> list[Permission]:
+        """Return the needed permissions that aren't granted; those for flags may be granted anywhere in the project."""
+        granted = list(granted)
+        wider, found = [*granted, *self.granted], missing(needed, granted)
+        return [each for each in found if each not in self.permissions or missing([each], wider)]
 
 
 def needs_of(

@@ -10,7 +10,7 @@ A kustomization that refers to something outside the project, or has an unusual 
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,15 +42,22 @@ class Manifest:
         return f"{self.value['kind']} {below(self.value, 'metadata').get('name')}"
 
 
-def manifest_sets(*paths: Path) -> Iterator[list[Manifest]]:
-    """Yield the objects in these files and directories; those in one list are applied together."""
+def manifest_sets(*paths: Path, components: Collection[Path] = ()) -> Iterator[list[Manifest]]:
+    """Yield the objects in these files and directories; those in one list are applied together.
+
+    ``components`` are further components to apply to each kustomization; other directories in them are ignored.
+    """
+    further = [each for each in components if _kustomization(each).get("kind") == "Component"]
     for path in paths:
         kustomizations = {file.parent: _kustomization(file.parent) for file in sorted(path.rglob("[kK]ustomization*"))}
         used = {path for directory, each in kustomizations.items() for _, path in _references(directory, each)}
         for directory, kustomization in kustomizations.items():
             if directory not in used and kustomization.get("kind") != "Component":
                 with suppress(*_UNREADABLE):
-                    yield _build(directory, [])
+                    found = _build(directory, [])
+                    for component in further:
+                        _build(component, found)
+                    yield found
         if not kustomizations:
             yield [each for file in yaml_files(path) for each in _read(file)]
 

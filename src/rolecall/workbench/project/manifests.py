@@ -46,17 +46,41 @@ class _Operator:
         return Problem(str(self.manifest.file), line, text, severity, self.manifest.title, key)
 
 
+@dataclass(frozen=True, slots=True)
+class DeployedOperator:
+    """An operator in manifests: its namespace and settings, and the Roles and ClusterRoles that are applied with it."""
+
+    namespace: str
+    settings: Settings
+    roles: tuple[Mapping[str, Any], ...]
+
+
+def deployed_operators(
+    paths: Iterable[Path], settings_of: SettingsReader, components: Iterable[Path] = ()
+) -> Iterator[DeployedOperator]:
+    """Yield the operators in these files and directories, with the kustomize components in use and with these."""
+    for found in manifest_sets(*paths, components=tuple(components)):
+        roles = tuple(each.value for each in found if each.value["kind"] in ("Role", "ClusterRole"))
+        for operator in _operators_in(found, settings_of):
+            namespace = below(operator.manifest.value, "metadata").get("namespace") or "default"
+            yield DeployedOperator(str(namespace), operator.settings, roles)
+
+
 def check_manifests(paths: Iterable[Path], settings_of: SettingsReader) -> Iterator[Problem]:
     """Yield the problems of the operators in these files and directories."""
     for found in manifest_sets(*paths):
-        for manifest in found:
-            pod = below(manifest.value, "spec", "template", "spec")
-            for container in listed(pod, "containers"):
-                if settings := settings_of(container):
-                    operator = _Operator(manifest, pod, container, settings)
-                    for check in (_check_grace_period, _check_workers, _check_temporary_files, _check_probes):
-                        yield from check(operator)
-                    yield from _check_permissions(operator, found)
+        for operator in _operators_in(found, settings_of):
+            for check in (_check_grace_period, _check_workers, _check_temporary_files, _check_probes):
+                yield from check(operator)
+            yield from _check_permissions(operator, found)
+
+
+def _operators_in(found: Iterable[Manifest], settings_of: SettingsReader) -> Iterator[_Operator]:
+    for manifest in found:
+        pod = below(manifest.value, "spec", "template", "spec")
+        for container in listed(pod, "containers"):
+            if settings := settings_of(container):
+                yield _Operator(manifest, pod, container, settings)
 
 
 def _check_grace_period(operator: _Operator) -> Iterator[Problem]:

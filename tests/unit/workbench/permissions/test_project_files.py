@@ -185,6 +185,7 @@ def test_rules_of_a_new_project_go_to_the_file_of_the_kind(
     code, printed, _ = rbac(GET, exchange("DELETE", CONFIG_MAPS), arguments=WRITE)
     changed = [path.name for path in before if path.read_text() != before[path]]
     assert (code, changed) == (0, ["demo.yaml"]), printed
+    assert "leases" not in printed
     text = (tmp_path / "deploy/rbac/demo.yaml").read_text()
     assert generated(text) == [("configmaps", "deletecollection")]
     start, end = text.index(f"  {BEGIN}\n"), text.index(f"  {END}\n") + len(f"  {END}\n")
@@ -202,3 +203,150 @@ def test_write_and_compare_exclude_each_other(rbac: Run) -> None:
     with pytest.raises(SystemExit) as raised:
         rbac(GET, arguments=("--write", "--compare", "config/rbac"))
     assert raised.value.code == 64
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: controller-manager, namespace: system}
+spec:
+  template:
+    spec:
+      containers:
+        - name: manager
+          image: controller:latest
+          ARGS
+          env: [{name: ANSIBLE_GATHERING, value: explicit}, {name: LOCK, value: demo}]
+"""
+ELECTS = "--leader-elect, --leader-election-id=$(LOCK)"
+LEASE = ("create leases", "get leases", "update leases")
+AUTH = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: metrics-auth-role}
+rules:
+- {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
+- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: metrics-auth-rolebinding}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: metrics-auth-role}
+subjects: [{kind: ServiceAccount, name: controller-manager, namespace: system}]
+"""
+
+
+def deploy(project: Path, arguments: str) -> None:
+    """Write the Deployment of a project of the Operator SDK."""
+    (project / "config/manager").mkdir(exist_ok=True)
+    (project / "config/manager/manager.yaml").write_text(DEPLOYMENT.replace("ARGS", arguments))
+
+
+def lines_with(printed: str, *parts: str) -> list[str]:
+    return [line for line in printed.splitlines() if all(part in line for part in parts)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        f"args: [{ELECTS}]",
+        f"command: [/tini, --, rolecall, run]\n          args: [{ELECTS}]",
+        f"command: [/usr/local/bin/entrypoint, ansible-operator, run, {ELECTS}]",
+    ],
+)
+def test_lease_of_the_deployment_is_needed(rbac: Run, sdk: Path, tmp_path: Path, arguments: str) -> None:
+    role = sdk.parent / "leader_election_role.yaml"
+    role.write_text(ELECTION.replace("verbs: [get, create, update]", "resourceNames: [demo], verbs: [get, update]"))
+    _, printed, _ = rbac(GET, arguments=WRITE)
+    assert len(lines_with(printed, "too much:", "leases")) == 2
+    deploy(tmp_path, arguments)
+    code, printed, _ = rbac(GET, arguments=WRITE)
+    (missing,) = lines_with(printed, "leases")
+    assert code == 2
+    assert missing == (
+        "missing: create leases.coordination.k8s.io in namespace system, for the operator: leader election: "
+        "add it to a Role"
+    )
+
+
+def test_compared_role_without_namespace_is_in_that_of_the_deployment(rbac: Run, sdk: Path, tmp_path: Path) -> None:
+    role = sdk.parent / "leader_election_role.yaml"
+    role.write_text(
+        ELECTION.replace(
+            "rules: [",
+            "rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, update], "
+            "resourceNames: [demo]}, ",
+        ).replace("[get, create, update]", "[create]")
+    )
+    deploy(tmp_path, f"args: [{ELECTS}]")
+    _, printed, _ = rbac(GET, arguments=("--compare", str(sdk.parent)))
+    assert lines_with(printed, "leases") == []
+
+
+@pytest.mark.usefixtures("sdk")
+def test_flags_of_another_lease_count_instead_of_the_deployment(rbac: Run, tmp_path: Path) -> None:
+    deploy(tmp_path, f"args: [{ELECTS}]")
+    code, printed, _ = rbac(GET, arguments=(*WRITE, "--leader-election", "elsewhere/other"))
+    assert code == 0
+    assert lines_with(printed, "missing:") == []
+
+
+def test_metrics_with_authentication_need_reviews(rbac: Run, sdk: Path, tmp_path: Path) -> None:
+    (sdk.parent / "metrics_auth.yaml").write_text(AUTH)
+    deploy(tmp_path, "args: [--metrics-bind-address=:8443]")
+    _, printed, _ = rbac(GET, arguments=WRITE)
+    assert len(lines_with(printed, "too much:", "reviews")) == 2
+    deploy(tmp_path, "args: [--metrics-bind-address=:8443, --metrics-secure, --metrics-require-rbac]")
+    code, printed, _ = rbac(GET, arguments=WRITE)
+    assert (code, lines_with(printed, "reviews")) == (0, [])
+    (sdk.parent / "metrics_auth.yaml").unlink()
+    code, printed, _ = rbac(GET, arguments=WRITE)
+    assert code == 2
+    assert [line.rpartition(": ")[2] for line in lines_with(printed, "missing:")] == ["add it to a ClusterRole"] * 2
+
+
+def test_component_counts_if_it_is_used_or_compared(
+    rbac: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--domain", "example.com", "web"]) == 0
+    monkeypatch.chdir(tmp_path / "web")
+    assert main(["create", "api", "--group", "demo", "--version", "v1", "--kind", "Demo"]) == 0
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "web" / "deploy").rename(tmp_path / "deploy")
+    capsys.readouterr()
+    compare = ("--compare", "deploy/rbac")
+    component = ("--compare", "deploy/components/shards")
+    _, printed, _ = rbac(GET, arguments=compare)
+    assert lines_with(printed, "leases") == []
+    _, printed, _ = rbac(GET, arguments=(*compare, *component))
+    assert lines_with(printed, "leases") == []
+    kustomization = tmp_path / "deploy/kustomization.yaml"
+    kustomization.write_text(f"{kustomization.read_text()}components: [components/shards]\n")
+    _, printed, _ = rbac(GET, arguments=compare)
+    assert lines_with(printed, "missing:", "leases") == []  # the component's role grants it
+
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+@pytest.mark.parametrize(
+    ("watch", "path", "is_wide"),
+    [
+        ("", f"{SECRETS}/changing", False),
+        ("watchReads: true", f"{SECRETS}/changing", True),
+        ("watchReads: true", f"{SECRETS}/literal", False),
+        ("watchReads: true\n  blacklist: [{version: v1, kind: Secret}]", f"{SECRETS}/changing", False),
+        ("", SECRETS, True),
+    ],
+)
+def test_permission_to_read_all_secrets_is_reported(
+    rbac: Run, sdk: Path, watch: str, path: str, *, is_wide: bool
+) -> None:
+    _, printed, _ = rbac(exchange("GET", path), arguments=WRITE, content=f"role: demo\n  {watch}")
+    lines = lines_with(printed, "all Secrets: ")
+    assert len(lines) == is_wide
+    assert all("for " in line and "blacklist" in line and "resourceNames" in line for line in lines)
+    assert ("can read every Secret" in sdk.read_text()) is is_wide
+    _, printed, _ = rbac(exchange("GET", path), content=f"role: demo\n  {watch}")
+    assert ("can read every Secret" in printed) is is_wide
