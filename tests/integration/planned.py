@@ -116,8 +116,11 @@ async def plan_of(project: Project, sandbox: Sandbox, reader: Path, **asked: Any
                     starter_for(request.watches, warm=request.settings.warm) as starter,
                     planner_in(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as planner,
                 ):
-                    objects = await _KeepingPlanner(request, planner.context, kept).plan_all(targets, lambda _: None)
-                    plan = Plan(tuple(objects), assumptions=tuple(planner.context.importer.assumptions))
+                    objects = await _KeepingPlanner(request, planner.context, planner.source, kept).plan_all(
+                        targets, lambda _: None
+                    )
+                    assumptions, changes = planner.context.importer.assumptions, planner.source.changes
+                    plan = Plan(tuple(objects), tuple(assumptions), definitions=changes)
             finally:
                 await sandbox.forget()
     runs = {ident: [RunLines.of_run(each) for each in made.recorder.records] for ident, made in kept.items()}

@@ -3,8 +3,7 @@
 import asyncio
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,25 +11,24 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.cli.main import main
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan import planner
-from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.definitions import define, definition, undefine
+from tests.integration.plan_command import FAILED, Command, shared_sandbox
 from tests.integration.planned import NAMES, Project, clear, primary
 from tests.integration.sandboxes import READ_ONLY, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.support.things import KINDS
 from tests.support.world import World
 
-__all__ = ["reader_kubeconfig", "sandbox_plane"]
+__all__ = ["reader_kubeconfig", "sandbox_plane", "shared_sandbox"]
 
 KIND = KINDS[0]
-PRESENT, INCOMPLETE, FAILED = 2, 3, 1
+PRESENT, INCOMPLETE = 2, 3
 TASKS = """
 - name: List in each version
   kubernetes.core.k8s_info: {api_version: "{{ item }}", kind: "{{ asked }}", namespace: "{{ ns }}"}
@@ -41,43 +39,6 @@ TASKS = """
 """
 SHARED = Shared({"asking": Role(TASKS, NAMES)})
 """Objects name a kind and its versions, and their role requests the objects of that kind."""
-
-
-class Command:
-    """``rolecall plan`` in a project, with the sandbox of the file."""
-
-    def __init__(self, project: Project, kubeconfig: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
-
-    def plan(self, *arguments: str) -> tuple[int, str, str]:
-        """Return the exit code, standard output, and standard error."""
-        with self.project.entered():
-            given = ("--kubeconfig", str(self.kubeconfig), "-n", self.project.namespace)
-            code = main(["plan", *arguments, *given])
-        found = self._capture.readouterr()
-        return code, found.out, found.err
-
-    def error(self, *arguments: str) -> str:
-        """Return the line with the reason why there is no plan."""
-        code, out, err = self.plan(*arguments)
-        assert (code, out) == (FAILED, ""), err
-        [line] = [line for line in err.splitlines() if line.startswith("rolecall plan: ")]
-        return line.removeprefix("rolecall plan: ")
-
-
-@pytest.fixture
-def shared_sandbox(sandbox_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let plans use the sandbox of the file."""
-
-    @asynccontextmanager
-    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
-        async with sandbox_in(sandbox_plane) as sandbox:
-            yield sandbox
-            await sandbox.forget()
-
-    monkeypatch.setattr(planner, "running_sandbox", running_sandbox)
-    # The command would log to the current capture, and so would every later test in this process.
-    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
 
 
 @pytest.fixture

@@ -24,7 +24,9 @@ from rolecall.cli.parsing import (
     settings_of,
 )
 from rolecall.cli.terminal import INTERRUPTED, configure_quiet_logs, interrupted_by_signals, print_lines, progress
+from rolecall.cli.validate import DEFAULT_CRD_DIRECTORIES
 from rolecall.kube.errors import KubeError
+from rolecall.kube.references import RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.system.logs import printable
@@ -125,6 +127,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also show objects that Kubernetes controllers create and delete as a result, such as pods",
     )
+    parser.add_argument(
+        "--cluster-crds",
+        action="store_true",
+        help="plan with the CustomResourceDefinitions of the cluster, instead of those in deploy/crds or "
+        "config/crd/bases",
+    )
     add_run_commands(parser)
 
 
@@ -187,9 +195,23 @@ def _made(options: argparse.Namespace) -> "Plan":
     """Return the requested plan. Raises the errors that ``made`` reports."""
     from rolecall.workbench.plan.planner import make_plan  # noqa: PLC0415
 
-    request = plan_request(options)
+    definitions = _project_definitions(must_be_valid=not options.cluster_crds)
+    request = replace(plan_request(options), definitions=definitions, uses_cluster_definitions=options.cluster_crds)
     with progress() as report:
         return asyncio.run(make_plan(request, report))
+
+
+def _project_definitions(*, must_be_valid: bool) -> tuple[RawObject, ...]:
+    """Return the CustomResourceDefinitions of the project in the working directory. Raises PlanError."""
+    from rolecall.workbench.plan.model import PlanError  # noqa: PLC0415
+    from rolecall.workbench.plan.project_source import read_definitions  # noqa: PLC0415
+    from rolecall.workbench.project.validate import CrdFiles  # noqa: PLC0415
+
+    files = CrdFiles.read(path for path in DEFAULT_CRD_DIRECTORIES if path.is_dir())
+    if files.problems and must_be_valid:
+        problem = files.problems[0]
+        raise PlanError(f"{problem.place}: {problem.message}; fix it, or plan with --cluster-crds")
+    return read_definitions(json.loads(json.dumps(definition)) for _, definition in files.found)
 
 
 def settings_and_watches(

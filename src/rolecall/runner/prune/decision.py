@@ -123,6 +123,9 @@ class Pruning:
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """``reasons``, ``obsolete``, and ``deleted`` for people."""
 
+    deletes: int = 0
+    """How many of the obsolete objects later runs delete."""
+
 
 def decide(
     inventory: Inventory,

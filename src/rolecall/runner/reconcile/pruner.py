@@ -121,7 +121,7 @@ class Pruner:
         remarks = tuple(filter(None, [decision.remark, *reasons]))
         obsolete = tuple(f"{each}: {_no_longer_named(options.due_at(each), options, now)}" for each in left.obsolete)
         texts = {"reasons": remarks, "obsolete": obsolete, "deleted": tuple(map(str, deleted))}
-        return Pruning(again_at, texts=texts)
+        return Pruning(again_at, texts=texts, deletes=len(left.obsolete) if options.deletes else 0)
 
     def _await_stability(self, key: ObjectKey, inputs: str, decision: Decision) -> Pruning:
         count = self._attempts.get(key, {}).get(inputs, 0) + 1

@@ -270,6 +270,13 @@ def should_mark_running(old: Status, generation: int) -> bool:
     return bool(old.get("observedGeneration", generation) != generation)
 
 
+def is_running(status: Status) -> bool:
+    """Return whether a status reports a run in progress, and no failure of an earlier run."""
+    running_condition, failure = own_condition(status, RUNNING) or {}, own_condition(status, FAILURE) or {}
+    is_in_progress = (running_condition.get("status"), running_condition.get("reason")) == ("True", IN_PROGRESS)
+    return is_in_progress and failure.get("status") != "True"
+
+
 def should_write(old: Status, new: Status, now: datetime) -> bool:
     """Return whether a new status is worth a write.
 

@@ -29,6 +29,9 @@ class PlanRequest:
     ``kind`` can be in any form that kubectl accepts (``Foo``, ``foo``, ``foos``, ``foos.example.com``); with
     ``everything`` it selects a kind and may be empty. An object in a file is planned as if the file had been applied.
     With ``follows_controllers`` the plan includes the changes that Kubernetes' controllers make because of it.
+
+    ``definitions`` are the CustomResourceDefinitions of the project. They replace those of the cluster, unless the plan
+    ``uses_cluster_definitions``.
     """
 
     settings: Settings
@@ -40,6 +43,20 @@ class PlanRequest:
     everything: bool = False
     runs_commands: bool = False
     follows_controllers: bool = False
+    definitions: tuple[RawObject, ...] = ()
+    uses_cluster_definitions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionChanges:
+    """The kinds whose definitions in the project are ``different`` from those in the cluster, or ``new`` there.
+
+    The plan uses those of the project, unless it ``uses_cluster``.
+    """
+
+    different: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    uses_cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +96,8 @@ class ObjectPlan:
     ``status_before`` and ``status_after`` are the whole status of the primary. ``stopped_at`` names the task up to
     which the plan is complete, and the reason; it is empty for a complete plan. ``withheld`` are tasks that a plan does
     not run and whose results were not used. ``assumptions`` are sentences. ``failure`` is empty unless the runs would
-    fail. ``obsolete`` are sentences about objects that the role no longer names.
+    fail. ``obsolete`` are sentences about objects that the role no longer names, of which pruning ``deletes`` so many.
+    ``rejected`` is why the project's definition rejects the object as it is stored; empty if it does not.
 
     ``secrets`` are values that must not be displayed, in addition to those of the Secrets in ``changes`` and
     ``writes``: the values of Secrets that the runs have read, and those that the watch marks as ``sensitive``.
@@ -93,6 +111,8 @@ class ObjectPlan:
     status_before: Mapping[str, Any] = field(default_factory=dict)
     status_after: Mapping[str, Any] = field(default_factory=dict)
     obsolete: tuple[str, ...] = ()
+    deletes: int = 0
+    rejected: str = ""
     requeue_after_seconds: float | None = None
     rounds: int = 1
     has_settled: bool = True
@@ -125,3 +145,4 @@ class Plan:
     objects: tuple[ObjectPlan, ...]
     assumptions: tuple[str, ...] = ()
     controllers: tuple[ControllerChange, ...] | None = None
+    definitions: DefinitionChanges = DefinitionChanges()

@@ -4,8 +4,9 @@ Both show the changes to each object and their tasks, without secrets and noise,
 The same plan gives the same output, so that two plans can be compared; durations are not shown.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from rolecall.workbench.comparison.reports import (
     task_to_json,
     worst_of,
 )
-from rolecall.workbench.plan.model import ControllerChange, Plan
+from rolecall.workbench.plan.model import ControllerChange, DefinitionChanges, Plan
 from rolecall.workbench.plan.shown_changes import Action, Findings
 
 FORMAT: Final = 1
@@ -32,6 +33,8 @@ FORMAT: Final = 1
 
 _SIGNS: Final = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
 _HEAD, _BAD = "bold", "red"
+MAX_NAMES: Final = 5
+"""How many objects with equal findings are named."""
 
 
 def lines_of(
@@ -39,18 +42,18 @@ def lines_of(
 ) -> Iterator[Line]:
     """Yield the lines of a plan.
 
-    Without ``lists_unchanged`` unchanged objects are only counted. With ``is_verbose`` all findings about them are
-    shown.
+    Without ``lists_unchanged`` unchanged objects are only counted. Objects with equal findings are shown once. With
+    ``is_verbose`` all findings about every object are shown.
     """
-    for found in findings:
-        name = f"{found.plan.gvk.kind} {found.plan.key}"
+    yield from _definitions(plan.definitions)
+    for group in [(found,) for found in findings] if is_verbose else _groups(findings):
+        found = group[0]
         if found.exit_code != ExitCode.SAME or is_verbose:
-            yield Line(f"{name}: {_summary(found)}", _HEAD)
-            yield from _details(found)
+            yield from _alone(found) if len(group) == 1 else _together(group, len(findings))
             yield Line("")
         elif lists_unchanged:
             withheld = len(found.plan.withheld)
-            yield Line(f"{name}: unchanged" + (f" ({counted(withheld, 'task')} not run)" if withheld else ""))
+            yield Line(f"{_name(found)}: unchanged" + (f" ({counted(withheld, 'task')} not run)" if withheld else ""))
     if plan.controllers:
         yield Line("Kubernetes' controllers then:", _HEAD)
         yield from map(_controller_change, plan.controllers)
@@ -62,20 +65,93 @@ def lines_of(
     yield Line(_total(findings), _HEAD)
 
 
+def _definitions(changes: DefinitionChanges) -> Iterator[Line]:
+    """Yield which definitions the plan uses, if those of the project and of the cluster differ."""
+    kinds = [*changes.different, *(f"{kind} (new)" for kind in changes.new)]
+    if kinds:
+        used = "the cluster's" if changes.uses_cluster else "the project's (--cluster-crds: the cluster's)"
+        yield Line(f"The project's CRDs differ from the cluster's: {', '.join(kinds)}; planned with {used}", _HEAD)
+        yield Line("")
+
+
+def _groups(findings: tuple[Findings, ...]) -> Iterable[list[Findings]]:
+    """Return the objects with equal findings together, in the order of the first of each group.
+
+    Findings are equal if their texts are, as they are or without the name and namespace of the object. All failures
+    for the same reason are equal.
+    """
+    groups: list[list[Findings]] = []
+    known: dict[tuple[str, ...], list[Findings]] = {}
+    for found in findings:
+        keys = _equalities(found)
+        group = next((known[key] for key in keys if key in known), None)
+        if group is None:
+            groups.append(group := [])
+        group.append(found)
+        known |= {key: group for key in keys if key not in known}
+    return groups
+
+
+def _equalities(found: Findings) -> tuple[tuple[str, ...], ...]:
+    """Return the texts of which one is equal for objects with equal findings."""
+    if found.exit_code == ExitCode.SAME:
+        return ()
+    failed = found.exit_code == ExitCode.FAILED
+    text = found.failure if failed else "\n".join(line.text for line in _details(found))
+    own = sorted({found.plan.key.name, found.plan.key.namespace} - {""}, key=len, reverse=True)
+    pattern = rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, own))})(?![A-Za-z0-9])"
+    names = {name: f"<{number}>" for number, name in enumerate((found.plan.key.namespace, found.plan.key.name))}
+    unnamed = re.sub(pattern, lambda match: names[match[0]], text)
+    subject = (str(found.plan.gvk), found.exit_code.result)
+    return (*subject, "", text), (*subject, "unnamed", unnamed)
+
+
+def _alone(found: Findings) -> Iterator[Line]:
+    yield Line(f"{_name(found)}: {_summary(found)}", _HEAD)
+    yield from _details(found)
+
+
+def _together(group: list[Findings], total: int) -> Iterator[Line]:
+    """Yield what objects with equal findings have in common, and the details of the first as an example."""
+    found, failed = group[0], group[0].exit_code == ExitCode.FAILED
+    keys = [str(each.plan.key) for each in group[:MAX_NAMES]]
+    more = f", and {len(group) - len(keys)} more" if len(group) > len(keys) else ""
+    what = f" {_summary(found)}" if failed else f": {_summary(found)}"
+    lines = found.failure.splitlines() if failed else []
+    reason = f": {escaped(lines[0])}" if lines else ""
+    yield Line(f"{len(group)} of {total}{what}{reason} ({found.plan.gvk.kind} {', '.join(keys)}{more})", _HEAD)
+    yield from (Line(f"    {escaped(line)}", _BAD) for line in lines[1:])
+    yield Line(f"  {_name(found)}, for example:")
+    yield from _details(found, with_failure=False)
+
+
+def _name(found: Findings) -> str:
+    return f"{found.plan.gvk.kind} {found.plan.key}"
+
+
 def _summary(found: Findings) -> str:
     if found.exit_code == ExitCode.FAILED:
         return "would fail"
     if found.exit_code == ExitCode.INCOMPLETE:
         return "the plan is incomplete"
     numbers = Counter(change.action for change in found.changes)
+    numbers[Action.DELETE] += found.plan.deletes
     parts = [f"{numbers[action]} to {action}" for action in Action if numbers[action]]
-    parts += [f"{len(found.plan.obsolete)} obsolete"] if found.plan.obsolete else []
-    return ", ".join([*parts, *(["status changes"] if found.status else [])]) or "unchanged"
+    kept = len(found.plan.obsolete) - found.plan.deletes
+    parts += [f"{kept} obsolete"] if kept > 0 else []
+    parts += ["status changes"] if found.status else []
+    parts += ["rejected by the CRD"] if found.plan.rejected else []
+    return ", ".join(parts) or "unchanged"
 
 
-def _details(found: Findings) -> Iterator[Line]:
-    """Yield the changes of an object, the end of its runs, and the assumptions of the plan."""
+def _details(found: Findings, *, with_failure: bool = True) -> Iterator[Line]:
+    """Yield the changes of an object, the end of its runs, and the assumptions of the plan.
+
+    Without the failure, its status is left out too, which repeats it.
+    """
     plan, shown = found.plan, found.texts.shown
+    if plan.rejected:
+        yield from paragraph("  the project's CRD rejects the object as it is stored: ", shown(plan.rejected), _BAD)
     for change in found.changes:
         sign = _SIGNS[change.action]
         yield Line(f"  {sign} {change.gvk.kind} {change.key}", STYLES[sign])
@@ -85,23 +161,35 @@ def _details(found: Findings) -> Iterator[Line]:
     yield from (
         Line(f"  {_SIGNS[Action.DELETE]} {shown(each)}", STYLES[_SIGNS[Action.DELETE]]) for each in plan.obsolete
     )
+    if with_failure or not found.failure:
+        yield from _results(found)
+    yield from _end(found)
+    yield from (Line(f"  not run: {task_text(task)}") for task in plan.withheld)
+    for assumption in plan.assumptions:
+        yield from paragraph("  assumed: ", shown(assumption))
+
+
+def _results(found: Findings) -> Iterator[Line]:
+    """Yield the status that the runs leave, and why they fail."""
     if found.status:
         yield Line("  ~ status", STYLES["~"])
         yield from diff(*found.status, " " * 6)
     if found.failure:
         yield from paragraph("  fails: ", found.failure, _BAD)
+
+
+def _end(found: Findings) -> Iterator[Line]:
+    """Yield where the runs end, and when the next one follows."""
+    plan = found.plan
     if plan.stopped_at:
-        yield from paragraph("  complete up to task ", shown(plan.stopped_at), _BAD)
-    else:
-        if not plan.has_settled:
-            yield Line(f"  did not settle after {counted(plan.rounds, 'round')}", _BAD)
-        elif plan.rounds > 1:
-            yield Line(f"  settled after {plan.rounds} rounds")
-        if plan.requeue_after_seconds is not None:
-            yield Line(f"  runs again in {format_duration(plan.requeue_after_seconds)}")
-    yield from (Line(f"  not run: {task_text(task)}") for task in plan.withheld)
-    for assumption in plan.assumptions:
-        yield from paragraph("  assumed: ", shown(assumption))
+        yield from paragraph("  complete up to task ", found.texts.shown(plan.stopped_at), _BAD)
+        return
+    if not plan.has_settled:
+        yield Line(f"  did not settle after {counted(plan.rounds, 'round')}", _BAD)
+    elif plan.rounds > 1:
+        yield Line(f"  settled after {plan.rounds} rounds")
+    if plan.requeue_after_seconds is not None:
+        yield Line(f"  runs again in {format_duration(plan.requeue_after_seconds)}")
 
 
 def _controller_change(change: ControllerChange) -> Line:
@@ -122,6 +210,7 @@ def _counts(findings: tuple[Findings, ...]) -> dict[str, int]:
     results = Counter(found.exit_code for found in findings)
     changes = {(change.action, change.gvk, change.key) for found in findings for change in found.changes}
     actions = Counter(action for action, _, _ in changes)
+    actions[Action.DELETE] += sum(found.plan.deletes for found in findings)
     return {
         "objects": len(findings),
         **{
@@ -140,6 +229,11 @@ def document_of(plan: Plan, findings: tuple[Findings, ...]) -> dict[str, Any]:
         "result": worst_of(found.exit_code for found in findings).result,
         "counts": _counts(findings),
         "assumptions": list(plan.assumptions),
+        "definitions": {
+            "source": "cluster" if plan.definitions.uses_cluster else "project",
+            "different": list(plan.definitions.different),
+            "new": list(plan.definitions.new),
+        },
         "objects": [_object_to_json(found) for found in findings],
     }
     if plan.controllers is not None:
@@ -170,6 +264,8 @@ def _object_to_json(found: Findings) -> dict[str, Any]:
         ],
         "status": found.status and _difference(*found.status),
         "obsolete": [texts.shown(each) for each in plan.obsolete],
+        "deletes": plan.deletes,
+        "rejected": texts.shown(plan.rejected),
         "requeueAfterSeconds": plan.requeue_after_seconds,
         "rounds": plan.rounds,
         "settled": plan.has_settled,

@@ -11,14 +11,16 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from rolecall.kube.client import Client
-from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, UnknownKindError, UnreachableError
+from rolecall.kube.connection import Request
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import ApiError, InvalidError, KubeError, NotFoundError, UnknownKindError, UnreachableError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import resolve_max_concurrent_runs
@@ -30,6 +32,7 @@ from rolecall.system.control_groups import available_cpus
 from rolecall.workbench.comparison.masks import sensitive_values
 from rolecall.workbench.plan.convergence import controller_changes
 from rolecall.workbench.plan.model import ObjectPlan, Plan, PlanError, PlanRequest
+from rolecall.workbench.plan.project_source import ProjectSource, defined_resource, served_by
 from rolecall.workbench.plan.reconciles import PlanContext, PlannedReconciles, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource, Source, SourceError
@@ -37,6 +40,7 @@ from rolecall.workbench.plan.written_objects import WrittenObjects
 
 DEFAULT_NAMESPACE: Final = "default"
 MAX_ROUNDS: Final = 10
+_GIVEN_METADATA: Final = ("name", "namespace", "labels", "annotations")
 Report = Callable[[str], None]
 
 
@@ -74,17 +78,19 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
             objects = await planner.plan_all(targets, report)
             importer = planner.context.importer
             controllers = await controller_changes(importer, objects) if request.follows_controllers else None
-            return Plan(tuple(objects), tuple(importer.assumptions), controllers)
+            return Plan(tuple(objects), tuple(importer.assumptions), controllers, planner.source.changes)
 
 
 @asynccontextmanager
 async def planner_in(
     request: PlanRequest, sandbox: Sandbox, source: Source, runner: Runner
 ) -> AsyncIterator["Planner"]:
-    """Yield a planner for objects in a sandbox that is filled from a source."""
-    importer = sandbox.importer(source, prefetches=request.everything)
+    """Yield a planner for objects in a sandbox that is filled from a source, with the definitions of the request."""
+    keeps_cluster = request.uses_cluster_definitions
+    project = ProjectSource(source, request.definitions, sandbox.client, keeps_cluster=keeps_cluster)
+    importer = sandbox.importer(project, prefetches=request.everything)
     async with plan_context(request.settings, importer, runner, runs_commands=request.runs_commands) as context:
-        yield Planner(request, context)
+        yield Planner(request, context, project)
 
 
 async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
@@ -99,30 +105,46 @@ async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
 
 
 async def _named_targets(request: PlanRequest, cluster: Client) -> Targets:
-    watches = [watch for watch in request.watches if not request.kind or await _is_kind(request.kind, watch, cluster)]
+    watches = [watch for watch in request.watches if not request.kind or await _is_kind(watch, request, cluster)]
     if not watches:
         raise PlanError(f"{request.kind!r} is not in {request.settings.watches_file}, which has {_kinds(request)}")
     if request.everything:
         return Targets(kinds=tuple(watches))
     gvk = watches[0].gvk
-    namespaced = (await cluster.resource(gvk)).namespaced
-    key = ObjectKey((request.namespace or DEFAULT_NAMESPACE) if namespaced else "", request.name)
+    resource = await _resource_of(gvk, request, cluster)
+    key = ObjectKey((request.namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", request.name)
+    served = await served_by(LiveSource(cluster), _definitions(request), resource)
     try:
-        await cluster.get(gvk, key)
-    except NotFoundError as error:
+        await cluster.get(served.gvk, key)
+    except (NotFoundError, UnknownKindError) as error:
         hint = "if it does not exist yet, use -f FILE"
         raise PlanError(f"{gvk.kind} {key} was not found; {hint}") from error
     return Targets(single=(Target(watches[0], key),))
 
 
-async def _is_kind(text: str, watch: Watch, cluster: Client) -> bool:
-    """Return whether a text names the kind of a watch, as kubectl would interpret it."""
-    gvk = watch.gvk
+def _definitions(request: PlanRequest) -> tuple[RawObject, ...]:
+    """Return the definitions that replace those of the cluster."""
+    return () if request.uses_cluster_definitions else request.definitions
+
+
+async def _resource_of(gvk: GVK, request: PlanRequest, cluster: Client) -> ApiResource:
+    """Return the resource of a kind that the cluster serves, or the project defines. Raises KubeError."""
+    try:
+        return await cluster.resource(gvk)
+    except UnknownKindError:
+        if resource := defined_resource(_definitions(request), gvk):
+            return resource
+        raise
+
+
+async def _is_kind(watch: Watch, request: PlanRequest, cluster: Client) -> bool:
+    """Return whether a request names the kind of a watch, as kubectl would interpret it."""
+    gvk, text = watch.gvk, request.kind
     suffixes = ("", f".{gvk.group}", f".{gvk.version}.{gvk.group}") if gvk.group else ("",)
     if text.lower() in {gvk.kind.lower() + suffix for suffix in suffixes}:
         return True
     try:
-        plural = (await cluster.resource(gvk)).plural
+        plural = (await _resource_of(gvk, request, cluster)).plural
     except UnknownKindError:
         return False
     return text.lower() in {plural + suffix for suffix in suffixes}
@@ -140,7 +162,7 @@ async def _targets_in_files(request: PlanRequest, cluster: Client) -> Targets:
         if watch is None:
             others.append(obj)
             continue
-        metadata, namespaced = metadata_of(obj), (await cluster.resource(watch.gvk)).namespaced
+        metadata, namespaced = metadata_of(obj), (await _resource_of(watch.gvk, request, cluster)).namespaced
         namespace = str(metadata.get("namespace") or request.namespace or DEFAULT_NAMESPACE) if namespaced else ""
         single.append(Target(watch, ObjectKey(namespace, str(metadata["name"])), obj))
     if not single:
@@ -171,6 +193,7 @@ class Planner:
 
     request: PlanRequest
     context: PlanContext
+    source: ProjectSource
 
     async def plan_all(self, targets: Targets, report: Report) -> list[ObjectPlan]:
         """Import the requested objects, and plan several concurrently. Raises SourceError, KubeError."""
@@ -200,15 +223,18 @@ class Planner:
 
     async def _plan(self, target: Target) -> ObjectPlan:
         """Plan one imported object; an error becomes the failure of its plan."""
-        gvk, key = target.watch.gvk, target.key
+        gvk, key, client = target.watch.gvk, target.key, self.context.client
+        rejected = ""
         try:
             if target.edited is not None:
-                await apply_file(self.context.client, gvk, key, target.edited)
-            return await plan_object(self.reconciles_of(target))
+                await apply_file(client, gvk, key, target.edited)
+            elif gvk.kind in self.source.changes.different:
+                rejected = await rejection_of(client, gvk, key)
+            return replace(await plan_object(self.reconciles_of(target)), rejected=rejected)
         except InvalidError as error:
             return ObjectPlan(gvk, key, failure=f"the API server would reject the object: {error.message}")
         except (PlanError, SourceError, KubeError) as error:
-            return ObjectPlan(gvk, key, failure=str(error))
+            return ObjectPlan(gvk, key, failure=str(error), rejected=rejected)
 
     def reconciles_of(self, target: Target) -> PlannedReconciles:
         """Return the reconciles of an object that has had none so far."""
@@ -244,6 +270,23 @@ async def apply_file(client: Client, gvk: GVK, key: ObjectKey, edited: RawObject
     await client.replace({**current, **wanted, "metadata": metadata})
 
 
+async def rejection_of(client: Client, gvk: GVK, key: ObjectKey) -> str:
+    """Return why the API server of a sandbox would not accept an imported object as a new one; empty if it would.
+
+    Validation precedes the check whether the object exists. Raises KubeError.
+    """
+    obj, resource = await client.get(gvk, key), await client.resource(gvk)
+    metadata = {name: value for name, value in metadata_of(obj).items() if name in _GIVEN_METADATA}
+    content = {name: value for name, value in obj.items() if name != "status"} | {"metadata": metadata}
+    try:
+        await client.receive(Request("POST", resource.path(key.namespace), {"dryRun": "All"}, content))
+    except InvalidError as error:
+        return error.message
+    except ApiError:  # it exists
+        return ""
+    return ""
+
+
 async def plan_object(reconciles: PlannedReconciles) -> ObjectPlan:
     """Reconcile an imported object until it has converged, and return its plan. Raises KubeError, PlanError."""
     started = time.time()
@@ -270,6 +313,7 @@ async def plan_object(reconciles: PlannedReconciles) -> ObjectPlan:
         status_before=before,
         status_after=await reconciles.status(),
         obsolete=reconciles.pruning.texts.get("obsolete", ()),
+        deletes=reconciles.pruning.deletes,
         requeue_after_seconds=result.requeue_after_seconds,
         rounds=rounds,
         has_settled=not causes,

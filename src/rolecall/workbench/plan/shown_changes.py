@@ -16,7 +16,7 @@ from rolecall.kube.json_values import with_texts
 from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.proxy.request_info import RequestInfo, parse
-from rolecall.runner.reconcile.status import is_equivalent
+from rolecall.runner.reconcile.status import conditions_of, is_equivalent, is_ours, is_running, with_own_reason
 from rolecall.runner.secrets.mask import Mask, decode_base64
 from rolecall.runner.secrets.values import IDENTIFYING, mask_body
 from rolecall.workbench.comparison.clocks import TIME, seconds_of
@@ -152,7 +152,8 @@ class Findings:
             return ExitCode.INCOMPLETE
         if self.plan.failure:
             return ExitCode.FAILED
-        return ExitCode.DIFFERENT if self.changes or self.status or self.plan.obsolete else ExitCode.SAME
+        plan = self.plan
+        return ExitCode.DIFFERENT if self.changes or self.status or plan.obsolete or plan.rejected else ExitCode.SAME
 
     @property
     def failure(self) -> str:
@@ -177,9 +178,17 @@ def findings_of(plan: Plan) -> tuple[Findings, ...]:
 
 def _status(plan: ObjectPlan, texts: ShownTexts) -> tuple[RawObject | None, RawObject | None] | None:
     before, after = dict(plan.status_before), dict(plan.status_after)
+    if is_running(before) and not plan.failure:  # the running operator writes the end of its run soon
+        before, after = _without_results(before), _without_results(after)
     if plan.stopped_at or before == after or (before and is_equivalent(before, after)):
         return None
     return _pair(_without_times(before), _without_times(after), texts.shown)
+
+
+def _without_results(status: RawObject) -> RawObject:
+    """Return a status without the operator's conditions, and without the generation that they describe."""
+    kept = [each for each in conditions_of(with_own_reason(status)) if not is_ours(each)]
+    return {**{key: value for key, value in status.items() if key != "observedGeneration"}, "conditions": kept}
 
 
 def _without_times(status: dict[str, Any]) -> dict[str, Any]:

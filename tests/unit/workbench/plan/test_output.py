@@ -10,7 +10,7 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.workbench.comparison.reports import Line, TaskName
-from rolecall.workbench.plan.model import ControllerChange, ObjectPlan, Plan
+from rolecall.workbench.plan.model import ControllerChange, DefinitionChanges, ObjectPlan, Plan
 from rolecall.workbench.plan.output import document_of, lines_of
 from rolecall.workbench.plan.shown_changes import findings_of
 from tests.static.repository import ROOT
@@ -120,6 +120,88 @@ def test_total_counts_objects_by_result() -> None:
     plans = (object_plan(failure="no"), object_plan(stopped_at="x"), UNCHANGED, shared, shared)
     total = "5 objects planned, 1 unchanged, 1 would fail, 1 incomplete; 1 to create, 0 to change, 0 to delete"
     assert rendered(*plans)[-1] == total
+
+
+REASON = "Task 'Limit': Validation of arguments failed: quota.storage"
+
+
+def failing(name: str, **values: Any) -> ObjectPlan:
+    return object_plan(change(None, config_map(f"{name}-made")), name=name, failure=REASON, **values)
+
+
+def test_objects_that_fail_for_the_same_reason_are_shown_once() -> None:
+    names = ("a", "b", "c", "d", "e", "f", "g")
+    found = rendered(*map(failing, names), object_plan(name="h", failure="another"))
+    assert found[0] == f"7 of 8 would fail: {REASON} (Foo ns/a, ns/b, ns/c, ns/d, ns/e, and 2 more)"
+    assert found[1:3] == ["  Foo ns/a, for example:", "  + ConfigMap ns/a-made"]
+    assert "Foo ns/h: would fail" in found
+    assert sum(REASON in line for line in found) == 1, found
+    assert found[-1].startswith("8 objects planned, 0 unchanged, 8 would fail; 7 to create")
+
+
+def test_reason_of_several_lines_follows_the_line_of_the_group() -> None:
+    one, two = (object_plan(name=name, failure=f"{name} has\nno \a way") for name in ("one", "two"))
+    assert rendered(one, two)[:3] == [
+        "2 of 2 would fail: one has (Foo ns/one, ns/two)",
+        "    no \\x07 way",
+        "  Foo ns/one, for example:",
+    ]
+
+
+def test_equal_changes_are_shown_once_whatever_the_names_of_their_objects() -> None:
+    plans = [
+        object_plan(change(None, config_map(f"{name}-made", {"for": f"the {name}"})), name=name, status_after={"n": 1})
+        for name in ("team-a", "team-b")
+    ]
+    other = object_plan(change(None, config_map("third-made", {"for": "somebody"})), name="third")
+    found = rendered(*plans, other)
+    assert found[:3] == [
+        "2 of 3: 1 to create, status changes (Foo ns/team-a, ns/team-b)",
+        "  Foo ns/team-a, for example:",
+        "  + ConfigMap ns/team-a-made",
+    ]
+    assert "Foo ns/third: 1 to create" in found
+    assert "Foo ns/team-b: 1 to create, status changes" in rendered(*plans, options={"is_verbose": True})
+    assert [each["name"] for each in document(*plans)["objects"]] == ["team-a", "team-b"]
+
+
+def test_each_unchanged_object_has_its_line() -> None:
+    assert rendered(UNCHANGED, UNCHANGED)[:2] == ["Foo ns/one: unchanged"] * 2
+
+
+def test_objects_that_pruning_deletes_are_counted() -> None:
+    pruned = object_plan(obsolete=("ConfigMap ns/old: no longer named by the role, deleted after 1h",), deletes=1)
+    found = rendered(pruned)
+    assert found[0] == "Foo ns/one: 1 to delete"
+    assert found[-1] == "1 object planned, 0 unchanged; 0 to create, 0 to change, 1 to delete"
+    assert document(pruned)["counts"]["delete"] == 1
+
+    reported = object_plan(obsolete=("ConfigMap ns/old: no longer named by the role, not deleted",))
+    assert rendered(reported)[0] == "Foo ns/one: 1 obsolete"
+    assert rendered(reported)[-1].endswith("0 to delete")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (DefinitionChanges(("Team", "Foo")), "Team, Foo; planned with the project's (--cluster-crds: the cluster's)"),
+        (DefinitionChanges(("Team",), ("Quota",), uses_cluster=True), "Team, Quota (new); planned with the cluster's"),
+    ],
+)
+def test_first_line_reports_different_definitions(changes: DefinitionChanges, line: str) -> None:
+    assert rendered(UNCHANGED, definitions=changes)[0] == f"The project's CRDs differ from the cluster's: {line}"
+    source = "cluster" if changes.uses_cluster else "project"
+    found = document(UNCHANGED, definitions=changes)["definitions"]
+    assert found == {"source": source, "different": list(changes.different), "new": list(changes.new)}
+
+
+def test_object_that_the_new_definition_rejects_is_a_finding() -> None:
+    rejected = object_plan(rejected="spec.size: Invalid value: 9")
+    assert rendered(rejected)[:2] == [
+        "Foo ns/one: rejected by the CRD",
+        "  the project's CRD rejects the object as it is stored: spec.size: Invalid value: 9",
+    ]
+    assert document(rejected)["result"] == "different"
 
 
 def test_assumptions_about_all_objects_follow_the_objects() -> None:

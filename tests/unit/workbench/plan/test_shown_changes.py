@@ -197,6 +197,31 @@ def test_status_with_another_condition_is_a_change() -> None:
     assert diff_lines(*found.status)[-2:] == ["-  status: 'True'", "+  status: 'False'"]
 
 
+def test_end_of_a_run_in_the_cluster_is_no_change() -> None:
+    """The operator marks runs of new and edited objects, and a plan may read the status during such a run."""
+    running = {"type": "Running", "status": "True", "reason": "Running", "message": "Running reconciliation"}
+    unknown = {"type": "Ready", "status": "Unknown", "reason": "RunInProgress", "message": "The run is in progress"}
+    ended = [
+        running | {"reason": "Successful", "message": "Awaiting next reconciliation"},
+        {"type": "Successful", "status": "True", "reason": "Successful", "message": "Last reconciliation succeeded"},
+        unknown | {"status": "True", "reason": "RunSucceeded", "message": "The last run succeeded"},
+    ]
+    before = {"conditions": [running, unknown], "observedGeneration": 1, "url": "a"}
+    after = {"conditions": ended, "observedGeneration": 2, "url": "a"}
+    assert findings(status_before=before, status_after=after).status is None
+
+    changed = findings(status_before=before, status_after=after | {"url": "b"}).status
+    assert changed is not None
+    assert diff_lines(*changed) == ["-url: a", "+url: b"]
+
+
+def test_success_after_a_failure_is_a_change_even_during_a_run() -> None:
+    running = {"type": "Running", "status": "True", "reason": "Running"}
+    failed = {"type": "Failure", "status": "True", "reason": "Failed", "message": "no"}
+    after = {"conditions": [running | {"reason": "Successful"}, failed | {"status": "False", "reason": "Successful"}]}
+    assert findings(status_before={"conditions": [running, failed]}, status_after=after).status is not None
+
+
 def test_status_of_the_primary_is_shown_once() -> None:
     identity = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "one", "namespace": "ns"}}
     old, new = {"a": 1}, {"a": 2}
