@@ -42,7 +42,15 @@ class Operator:
 
     def start(self) -> None:
         """Start it; ``ready`` waits until it works."""
-        environment = {
+        command = [*self.command, *self.arguments]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.directory, env=self.variables(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of the process: those of the tests, and its own."""
+        return {
             **os.environ,
             "KUBECONFIG": str(self.kubeconfig),
             "WATCH_NAMESPACE": self.namespace,
@@ -50,11 +58,6 @@ class Operator:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **self.environment,
         }
-        command = [*self.command, *self.arguments]
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=self.directory, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

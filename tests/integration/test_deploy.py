@@ -1,7 +1,7 @@
 """``make install``, ``deploy``, ``undeploy`` and ``uninstall`` on an empty cluster, with each component.
 
-The nodes are simulated: the API server accepts everything, the pods are admitted, and an operator next to the control
-plane has the permissions of the deployed account.
+The nodes are simulated: the API server accepts everything, the pods are admitted, and the deployed container runs next
+to the control plane, with the permissions of its account.
 """
 
 import itertools
@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.cli.ansible_operator import parser
-from rolecall.cli.parsing import apply_flags, join_flag_values
-from rolecall.cli.run import ansible_operator_program
+from rolecall.cli.validate import container_settings
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.binaries import find_binaries
 from rolecall.workbench.project.scaffold import NewKind, create_api, init_project
-from tests.integration.operators import Operator, copy_project
+from tests.integration.containers import Container
+from tests.integration.operators import copy_project
 from tests.support.world import TIMEOUT_SECONDS, eventually
 
 DIGEST = "0123456789abcdef" * 4
@@ -32,6 +31,7 @@ IMAGES = (
 )
 IMAGE = IMAGES[0]
 ACCOUNT = "system:serviceaccount:rolecall-system:rolecall"
+TIMEOUT = f"--timeout={TIMEOUT_SECONDS:.0f}s"
 CREATED = ("crd", "clusterrole", "clusterrolebinding", "namespace")
 Run = Callable[..., str]
 Document = dict[str, Any]
@@ -123,8 +123,8 @@ def test_any_components_combine_and_the_operator_accepts_their_flags(
         objects = built(project, names, run)
         (deployed,) = [each for each in objects if each["kind"] == "Deployment"]
         (container,) = deployed["spec"]["template"]["spec"]["containers"]
-        options = parser().parse_args(list(join_flag_values(["run", *container["args"]])))
-        settings = apply_flags(ansible_operator_program().settings, options)
+        settings = container_settings(container)
+        assert settings is not None, container
         found = {
             "dashboard": bool(settings.ui_bind_address.strip("0")),
             "records": settings.record_directory is not None,
@@ -172,17 +172,13 @@ async def test_namespaced_operator_reconciles_with_its_roles_alone(
     sample["metadata"]["namespace"] = "shop"
     (tmp_path / "sample.yaml").write_text(yaml.safe_dump(sample))
     run("kubectl", "apply", "-f", str(tmp_path / "sample.yaml"))
-    kubeconfig = empty.service_account_kubeconfig("shop", "web")
-    flags = ("--leader-elect", "--leader-election-id=web", "--leader-election-namespace=shop", "--shards=12")
-    operator = Operator(web, kubeconfig, "shop", flags)
+    container = Container.deployed(empty.kubeconfig, "shop", "web")
+    assert "--shards=12" in container.words
+    operator = container.operator(empty, web)
+    assert operator.variables()["WATCH_NAMESPACE"] == "shop"
     operator.start()
     try:
-
-        async def status() -> str:
-            path = "{.status.conditions[?(@.type=='Successful')].status}"
-            return run("kubectl", "get", "website/website-sample", "-n", "shop", "-o", f"jsonpath={path}")
-
-        await eventually(status, lambda seen: seen == "True", TIMEOUT_SECONDS, "the sample is reconciled")
+        run("kubectl", "wait", "website/website-sample", "-n", "shop", "--for=condition=Ready", TIMEOUT)
     finally:
         operator.stop()
     log = operator.log_file.read_text()
@@ -255,9 +251,16 @@ async def test_make_deploy_takes_components(run: Run) -> None:
     await wait_until_permitted(run, "list", "leases", "-n", "rolecall-system", "--as", ACCOUNT)
 
 
-def test_samples_are_accepted(run: Run) -> None:
-    run("kubectl", "apply", "-k", "deploy/samples")
-    run("kubectl", "delete", "-k", "deploy/samples", "--wait=false")
+def test_samples_become_ready_by_the_deployed_container(run: Run, repository: Path, empty: ControlPlane) -> None:
+    copy_project(repository, "watches.yaml", "roles")
+    operator = Container.deployed(empty.kubeconfig, "rolecall-system", "rolecall").operator(empty, repository)
+    operator.start()
+    try:
+        run("kubectl", "apply", "-k", "deploy/samples")
+        run("kubectl", "wait", "podscalers,hikawas,foos", "--all", "-A", "--for=condition=Ready", TIMEOUT)
+        run("kubectl", "delete", "-k", "deploy/samples")
+    finally:
+        operator.stop()
 
 
 def test_undeploy_leaves_the_kinds_and_uninstall_nothing(run: Run) -> None:

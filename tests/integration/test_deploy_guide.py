@@ -1,7 +1,7 @@
 """The guide to deployments, done with a project of ``rolecall init``.
 
-The nodes of the control plane are simulated, so an operator next to it, with the permissions of the deployed account,
-stands for the pods. tests/e2e/test_generated_project.py runs them.
+The nodes of the control plane are simulated, so the process of the deployed container, with the permissions of its
+account, stands for the pods. tests/e2e/test_generated_project.py runs them.
 """
 
 from pathlib import Path
@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.guides import FILE, Step, guide
+from tests.integration.containers import in_shell
 from tests.integration.shell import do
 from tests.outcomes import Done, check
 
@@ -23,11 +24,7 @@ rolecall create api --group shop --version v1 --kind Website --generate-role
 rolecall cluster start --name {CLUSTER}
 export KUBECONFIG=$(rolecall cluster kubeconfig --name {CLUSTER})
 """
-OPERATOR = f"""
-account=$(rolecall cluster kubeconfig --name {CLUSTER} --service-account web-system/web)
-rolecall run --kubeconfig $account --zap-encoder json \\
-  --leader-elect --leader-election-id web --leader-election-namespace web-system 2> operator.log &
-"""
+OPERATOR = f"{in_shell(CLUSTER, 'web-system', 'web')} 2> operator.log &"
 
 
 def written(name: str) -> str:

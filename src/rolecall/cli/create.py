@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rolecall.cli.flags import BOOLEAN
 from rolecall.cli.init import print_written_files
 
 
@@ -27,6 +28,15 @@ def add_parser(commands: Any) -> None:
     api.add_argument("--kind", required=True, metavar="KIND", help="the kind, such as Website")
     api.add_argument(
         "--plural", metavar="WORD", help="the plural name, such as websites (default: the kind with an English plural)"
+    )
+    api.add_argument(
+        "--namespaced",
+        type=BOOLEAN.parse,
+        nargs="?",
+        const=True,
+        default=True,
+        metavar="BOOL",
+        help="false for a cluster-scoped kind: its role creates a namespace for what an object needs (default: true)",
     )
     api.add_argument(
         "--generate-role",
@@ -64,6 +74,7 @@ def _create_api(options: argparse.Namespace) -> int:
         options.plural,
         with_role=options.generate_role,
         with_playbook=options.generate_playbook,
+        is_namespaced=options.namespaced,
     )
     try:
         files = create_api(options.project, new_kind)

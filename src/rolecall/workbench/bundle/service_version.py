@@ -20,10 +20,8 @@ VERSION = re.compile(
 )
 IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._:/-]*[a-zA-Z0-9](@sha256:[0-9a-f]{64})?")
 TARGETS = "metadata.annotations['olm.targetNamespaces']"
-MODES = [
-    {"type": mode, "supported": True} for mode in ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
-]
-"""OLM passes the namespaces of each mode in the same way, so an operator supports all of them."""
+MODES = ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
+"""The install modes. OLM passes the namespaces of each mode in the same way, so an operator supports all of them."""
 ICONS = {"icon.svg": "image/svg+xml", "icon.png": "image/png"}
 NOT_TEXT = ("#", "`", "|", "<", "!", "[", "-", "*", ">")
 """The start of a paragraph of Markdown that isn't text: headings, code, tables, pictures, and lists."""
@@ -68,7 +66,7 @@ def service_version(deployed: Deployed, base: Document, directory: Path, release
     made["metadata"]["annotations"] = base["metadata"].get("annotations", {}) | _annotations(
         deployed, directory, release
     )
-    spec = made["spec"] = {"displayName": words_of(name), "installModes": MODES, **made["spec"]}
+    spec = made["spec"] = {"displayName": words_of(name), "installModes": _modes(deployed), **made["spec"]}
     if not spec.get("description"):
         spec["description"] = _description(directory.parents[1])
     spec |= {
@@ -112,6 +110,12 @@ def _examples(deployed: Deployed, directory: Path) -> list[Document]:
 def _without_namespace(document: Document) -> Document:
     metadata = {key: value for key, value in document["metadata"].items() if key != "namespace"}
     return {**document, "metadata": metadata}
+
+
+def _modes(deployed: Deployed) -> list[Document]:
+    """Return the install modes: only all namespaces if a kind is cluster-scoped, because its objects are in none."""
+    scopes = {crd["spec"]["scope"] for crd in deployed.definitions().values()}
+    return [{"type": mode, "supported": mode == MODES[-1] or "Cluster" not in scopes} for mode in MODES]
 
 
 def _icons(directory: Path) -> list[Document]:

@@ -250,6 +250,7 @@ class KindNames:
     version: str
     kind: str
     plural: str
+    is_namespaced: bool = True
 
     @property
     def name(self) -> str:
@@ -260,7 +261,38 @@ class KindNames:
         """Return the values for the templates, by their name there."""
         kind = GVK(self.group, self.version, self.kind)
         derived = {"namespace": self.project.replace("-", "_"), "name": self.name, "object": object_variable(kind)}
-        return asdict(self) | derived
+        named = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
+        return named | derived | (_namespaced_values(self.name) if self.is_namespaced else _cluster_values(self.kind))
+
+
+def _namespaced_values(name: str) -> dict[str, str]:
+    """Return the values of a kind whose objects, and what they need, are in namespaces."""
+    return {
+        "scope": "Namespaced",
+        "namespaced": "true",
+        "home": "namespace",
+        "argument": " -e cr_namespace=NAMESPACE",
+        "where": ", NAMESPACE",
+        "namespace_line": f"    namespace: {name}-sample\n",
+        "namespace_task": "",
+        "namespace_rule": "",
+        "users_note": "",
+    }
+
+
+def _cluster_values(kind: str) -> dict[str, str]:
+    """Return the values of a cluster-scoped kind: what an object needs is in a namespace with its name."""
+    return {
+        "scope": "Cluster",
+        "namespaced": "false",
+        "home": "name",
+        "argument": "",
+        "where": "",
+        "namespace_line": "",
+        "namespace_task": f"{render_snippet('namespace_task', {'kind': kind})}\n\n",
+        "namespace_rule": f"{render_snippet('namespace_rule', {})}\n",
+        "users_note": f"# A {kind} is in no namespace, so users need a ClusterRoleBinding.\n",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +308,7 @@ class NewKind:
     plural: str | None = None
     with_role: bool = False
     with_playbook: bool = False
+    is_namespaced: bool = True
 
     @property
     def has_role(self) -> bool:
@@ -317,7 +350,11 @@ def scaffold_files(directory: Path) -> dict[str, str]:
     files = _project_files(project["projectName"], project["domain"])
     try:
         kinds = [
-            NewKind(each["group"], each["version"], each["kind"], each["plural"], each["role"], each["playbook"])
+            NewKind(
+                *(each[name] for name in ("group", "version", "kind", "plural", "role", "playbook")),
+                # Older versions had only namespaced kinds.
+                is_namespaced=each.get("namespaced", True),
+            )
             for each in project.get("kinds") or ()
         ]
     except (KeyError, TypeError) as error:
@@ -357,6 +394,7 @@ def _kind_files(names: KindNames, new_kind: NewKind) -> dict[str, str]:
     tasks = render_snippet("tasks", values)
     described = {"description": "Keeps a message in a ConfigMap.", "columns": f"{render_snippet('columns', {})}\n"}
     created = render_tree("api", values | described)
+    created |= render_tree("namespaced" if names.is_namespaced else "cluster", values)
     role = render_tree("role", values | {"tasks": tasks})
     created |= _with_fields(names, created, role)
     if new_kind.has_role:
@@ -399,7 +437,12 @@ def _names(project: Mapping[str, Any], new_kind: NewKind) -> KindNames:
     group = checked_group(new_kind.group, project["domain"])
     plural = plural_of(kind) if new_kind.plural is None else new_kind.plural
     return KindNames(
-        project["projectName"], group, checked("--version", new_kind.version), kind, checked("--plural", plural)
+        project["projectName"],
+        group,
+        checked("--version", new_kind.version),
+        kind,
+        checked("--plural", plural),
+        new_kind.is_namespaced,
     )
 
 

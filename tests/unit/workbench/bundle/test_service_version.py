@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -125,3 +126,27 @@ def test_deployment_with_its_own_namespaces_is_rejected(deploy: Path) -> None:
     path.write_text(path.read_text().replace("ANSIBLE_GATHERING", "WATCH_NAMESPACE"))
     with pytest.raises(BundleError, match="WATCH_NAMESPACE"):
         made(deploy)
+
+
+def test_operator_with_a_cluster_scoped_kind_is_installed_only_for_all_namespaces(deploy: Path) -> None:
+    base = yaml.safe_load((deploy / "olm/base.yaml").read_text())
+    base["spec"].pop("installModes", None)
+    (deploy / "olm/base.yaml").write_text(yaml.safe_dump(base))
+    before = made(deploy)["spec"]["installModes"]
+    assert all(each["supported"] for each in before)
+    path = deploy / "crds" / "foos.yaml"
+    path.write_text(path.read_text().replace("scope: Namespaced", "scope: Cluster"))
+    after = made(deploy)["spec"]["installModes"]
+    assert [each["type"] for each in after if each["supported"]] == ["AllNamespaces"]
+    assert [each["type"] for each in after] == [each["type"] for each in before]
+
+
+def test_example_of_a_cluster_scoped_kind_is_its_sample(deploy: Path) -> None:
+    path = deploy / "samples" / "foo.yaml"
+    documents = [each for each in yaml.safe_load_all(path.read_text()) if each["kind"] == "Foo"]
+    del documents[0]["metadata"]["namespace"]
+    path.write_text(yaml.safe_dump_all(documents))
+    (found,) = [
+        each for each in json.loads(made(deploy)["metadata"]["annotations"]["alm-examples"]) if each["kind"] == "Foo"
+    ]
+    assert found["metadata"] == {"name": documents[0]["metadata"]["name"]}

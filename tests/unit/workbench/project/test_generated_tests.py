@@ -50,7 +50,7 @@ def test_a_new_project_passes_with_and_without_kinds(project: Path, tmp_path_fac
     ("path", "old", "new", "finds"),
     [
         ("deploy/rbac/website.yaml", "verbs: [get, list, watch, patch]\n", "verbs: [get, list]\n", "may_watch"),
-        ("deploy/rbac/website.yaml", "websites/status, ", "", "may_watch"),
+        ("deploy/rbac/website.yaml", "websites/status", "websites/scale", "may_watch"),
         ("deploy/samples/website.yaml", "example.com/v1", "example.com/v2", "sample"),
         ("deploy/crds/websites.yaml", "served: true", "served: false", "served"),
     ],
@@ -65,7 +65,7 @@ def test_forgotten_part_is_found(project: Path, path: str, old: str, new: str, f
 
 def test_a_kind_without_a_status_of_its_own_needs_no_permission_for_it(project: Path) -> None:
     rules = project / "deploy/rbac/website.yaml"
-    rules.write_text(rules.read_text().replace("websites/status, ", ""))
+    rules.write_text(rules.read_text().replace("websites/status", "websites/scale"))
     with (project / "watches.yaml").open("a") as watches:
         watches.write("  manageStatus: false\n")
     assert failed(project) == set()

@@ -23,3 +23,13 @@ def test_the_recorded_run_is_that_of_the_sample(content: str, tmp_path: Path) ->
     assert record.end["outcome"] == "succeeded"
     (write,) = [each for each in record.exchanges if each["verb"] == "create"]
     assert write["request"]["json"]["metadata"]["name"] == "policy-sample-policy"
+
+
+def test_the_recorded_run_of_a_cluster_scoped_kind_creates_its_namespace_first(tmp_path: Path) -> None:
+    init_project(tmp_path, "web", "example.com").write()
+    create_api(tmp_path, NewKind("shop", "v1", "Team", is_namespaced=False)).write()
+    record = read_record(tmp_path / "tests/records/team.jsonl")
+    assert record.name == "team-sample"
+    writes = [each["request"]["json"] for each in record.exchanges if each["verb"] == "create"]
+    assert [each["kind"] for each in writes] == ["Namespace", "ConfigMap"]
+    assert writes[0]["metadata"]["name"] == writes[1]["metadata"]["namespace"] == "team-sample"

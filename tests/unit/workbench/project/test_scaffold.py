@@ -27,8 +27,10 @@ from rolecall.workbench.project.scaffold import (
     create_api,
     init_project,
     list_items,
+    read_originals,
     render_snippet,
     render_tree,
+    scaffold_files,
 )
 
 WEBSITE = NewKind("shop", "v1", "Website", with_role=True)
@@ -97,7 +99,8 @@ def test_permissions_are_given_to_the_account_of_the_deployment(project: Path) -
         (subject["name"], subject["namespace"]) == (account["name"], account["namespace"]) for subject in subjects
     )
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == account["name"]
-    assert "rolecall" not in (project / "deploy/operator/deployment.yaml").read_text()
+    text = (project / "deploy/operator/deployment.yaml").read_text()
+    assert re.findall(".*rolecall.*", text) == ["          command: [/tini, --, rolecall, run]"]
 
 
 def test_the_role_has_the_options_and_defaults_of_the_schema(project: Path) -> None:
@@ -161,6 +164,70 @@ def test_a_plural_of_ones_own_names_the_definition(project: Path) -> None:
 def test_a_new_kind_is_reconciled_when_what_its_role_has_read_changes(project: Path) -> None:
     create_api(project, WEBSITE).write()
     assert read(project / "watches.yaml")[0]["watchReads"] is True
+
+
+TEAM = NewKind("shop", "v1", "Team", is_namespaced=False)
+
+
+def test_cluster_scoped_kind_is_defined_for_the_cluster_and_its_sample_has_no_namespace(project: Path) -> None:
+    create_api(project, TEAM).write()
+    assert read(project / "deploy/crds/teams.yaml")["spec"]["scope"] == "Cluster"
+    [sample] = read_manifests(project / "deploy/samples")
+    assert (sample["kind"], sample["metadata"]) == ("Team", {"name": "team-sample"})
+    script = read_demo_file(project / "demo.yaml")
+    assert [obj for path in script.samples for obj in read_manifests(path)] == [sample]
+    assert [goal.gvk.kind for goal in script.goals] == ["Team"]
+
+
+def test_role_of_a_cluster_scoped_kind_creates_the_namespace_of_its_config_map(project: Path) -> None:
+    create_api(project, TEAM).write()
+    namespace, config_map = [
+        task["kubernetes.core.k8s"]["definition"]
+        for task in read(project / "roles/team/tasks/main.yml")
+        if "kubernetes.core.k8s" in task
+    ]
+    assert (namespace["kind"], config_map["kind"]) == ("Namespace", "ConfigMap")
+    assert config_map["metadata"]["namespace"] == namespace["metadata"]["name"] == "{{ ansible_operator_meta.name }}"
+
+
+def test_permissions_of_a_cluster_scoped_kind_include_namespaces(project: Path) -> None:
+    create_api(project, TEAM).write()
+    create_api(project, WEBSITE).write()
+    objects = read_manifests(project / "deploy/rbac")
+    roles = {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "ClusterRole"}
+    granted = {
+        name: {resource: rule["verbs"] for rule in roles[name]["rules"] for resource in rule["resources"]}
+        for name in ("web-team", "web-website")
+    }
+    assert granted["web-team"]["namespaces"] == granted["web-team"]["configmaps"]
+    assert "namespaces" not in granted["web-website"]
+
+
+def test_scenario_and_tests_of_a_cluster_scoped_kind_find_it_without_a_namespace(project: Path) -> None:
+    create_api(project, TEAM).write()
+    found = {
+        (arguments["kind"], arguments.get("namespace"))
+        for task in read(project / "molecule/default/kinds/team.yml")
+        for name, arguments in task.items()
+        if name.startswith("kubernetes.core.")
+    }
+    assert found == {("Team", None), ("ConfigMap", "team-sample")}
+    assert 'cluster.reconcile("team", NAME)' in (project / "tests/test_team.py").read_text()
+    assert "cr_namespace" not in (project / "playbooks/team.yml").read_text()
+
+
+def test_an_update_generates_a_cluster_scoped_kind_again(project: Path) -> None:
+    create_api(project, TEAM).write()
+    create_api(project, WEBSITE).write()
+    assert scaffold_files(project) == read_originals(project)
+
+
+def test_kind_in_the_project_file_of_an_older_version_is_namespaced(project: Path) -> None:
+    create_api(project, WEBSITE).write()
+    file = project / "PROJECT"
+    assert "    namespaced: true\n" in file.read_text()
+    file.write_text(file.read_text().replace("    namespaced: true\n", ""))
+    assert scaffold_files(project)["deploy/crds/websites.yaml"] == (project / "deploy/crds/websites.yaml").read_text()
 
 
 def test_comments_of_the_user_stay(project: Path) -> None:
@@ -251,22 +318,15 @@ def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
     assert files(tmp_path) == {}
 
 
-VALUES = {
-    "project": "web",
+NAMES = KindNames("web", "shop.example.com", "v1", "Website", "websites")
+VALUES = NAMES.values() | {
     "domain": "example.com",
-    "namespace": "web",
-    "group": "shop.example.com",
-    "version": "v1",
-    "kind": "Website",
-    "plural": "websites",
-    "name": "website",
-    "object": "_shop_example_com_website",
     "tasks": "- name: Nothing",
     "content": "role: website",
     "columns": "",
     "description": "Serves a page.",
 }
-TREES = ("project", "api", "role", "once", "playbook")
+TREES = ("project", "api", "namespaced", "cluster", "role", "once", "playbook")
 
 
 @pytest.mark.parametrize("tree", TREES)
