@@ -213,6 +213,21 @@ test-matrix: setup ## Unit tests, parity, and real plays with each ansible-core 
 	done; \
 	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
 
+# The checkouts of the other projects are outside this repository: see bench/README.md.
+DIR ?= ../judges
+KUBERNETES_VERSIONS ?= 1.31 1.32 1.33 1.34 1.35 1.36 1.37
+
+.PHONY: kubernetes-matrix
+kubernetes-matrix: setup ## The samples, the core integration tests, and kubernetes.core's targets (its checkout in DIR) with each version of Kubernetes
+	failed=; for version in $(KUBERNETES_VERSIONS); do \
+	  export ROLECALL_KUBERNETES_VERSION=$$version PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	  echo "== Kubernetes $$version"; \
+	  rolecall cluster binaries && rolecall demo --name matrix && \
+	  pytest tests/integration -m 'core and not alone' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder && \
+	  { [ ! -d '$(DIR)' ] || python -m bench.judges '$(DIR)' --judge kubernetes.core; } || failed="$$failed $$version"; \
+	done; \
+	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
+
 .PHONY: docs
 docs: .venv/.ready ## Generate the parts of docs/reference from the code: commands, flags, keys, metrics
 	$(BIN)/python -m tools.docs
@@ -234,8 +249,6 @@ bench: setup ## Measure rolecall, and compare warm runs, cold runs, and kopf (BE
 	$(UV) sync --locked --inexact --group bench
 	$(RUN) python bench/run.py $(BENCH)
 
-# The checkouts of the other projects are outside this repository: see bench/README.md.
-DIR ?= ../judges
 .PHONY: judges
 judges: setup ## Weekly: tests of other projects, from their checkouts in DIR, directly and through the operator (JUDGES="--judge kubectl")
 	$(UV) pip install --quiet --no-deps --require-hashes --python $(BIN)/python --requirement bench/judges/requirements.txt
@@ -273,7 +286,7 @@ clean: ## Remove the files that the targets created in this directory (not the c
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.ready: pyproject.toml uv.lock | $(filter .venv-uv/bin/uv,$(UV))
 	@echo "Installing the locked dependencies into .venv" >&2

@@ -19,8 +19,9 @@ from typing import Any
 from rolecall.cli.flags import POSITIVE
 from rolecall.cli.terminal import INTERRUPTED, interrupted_by_signals
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
-from rolecall.workbench.controlplane.binaries import find_binaries
+from rolecall.workbench.controlplane.binaries import VERSION_VARIABLE, find_binaries
 from rolecall.workbench.controlplane.components import COMPONENTS
+from rolecall.workbench.controlplane.download import RELEASES
 from rolecall.workbench.controlplane.state import is_alive, known_names, memory_bytes
 
 STATE_VARIABLE = "ROLECALL_STATE_DIR"
@@ -87,11 +88,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     logs.add_argument("-f", "--follow", action="store_true", help="keep printing new lines until interrupted")
     execute = _command(commands, "exec", _exec, "run a command with a temporary control plane", _EXEC)
-    execute.usage = f"{execute.prog} [--name NAME] [--state-dir DIR] [--nodes N] -- COMMAND [ARGUMENT ...]"
+    options = "[--name NAME] [--state-dir DIR] [--nodes N] [--kubernetes-version VERSION]"
+    execute.usage = f"{execute.prog} {options} -- COMMAND [ARGUMENT ...]"
     _add_nodes(execute)
     execute.add_argument("command", nargs="+", metavar="COMMAND", help="the command and its arguments")
     text = "install the programs if needed, print their directory"
     binaries = commands.add_parser("binaries", help=text, description=_BINARIES)
+    add_kubernetes_version(binaries)
     binaries.set_defaults(handler=_guarded(_binaries))
 
 
@@ -118,6 +121,18 @@ def _command(
 def _add_nodes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", type=POSITIVE.parse, default=1, metavar="N", help="the number of nodes (default: %(default)s)"
+    )
+    add_kubernetes_version(parser)
+
+
+def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the Kubernetes version of a control plane."""
+    *_, newest = RELEASES
+    parser.add_argument(
+        "--kubernetes-version",
+        default="",
+        metavar="VERSION",
+        help=f"the version of Kubernetes, {', '.join(RELEASES)} (default: ${VERSION_VARIABLE}, or {newest})",
     )
 
 
@@ -155,6 +170,7 @@ def _control_plane(arguments: argparse.Namespace) -> ControlPlane:
         arguments.name,
         state_directory=arguments.state_dir,
         nodes=getattr(arguments, "nodes", 1),
+        kubernetes=getattr(arguments, "kubernetes_version", ""),
         report=_say,
     )
 
@@ -286,7 +302,7 @@ def _wait_for(process: subprocess.Popen[bytes]) -> int:
             continue
 
 
-def _binaries(_arguments: argparse.Namespace) -> int:
-    programs = find_binaries(_say)
+def _binaries(arguments: argparse.Namespace) -> int:
+    programs = find_binaries(_say, kubernetes=arguments.kubernetes_version)
     _print(str(programs["kubectl"].parent))
     return 0

@@ -5,11 +5,15 @@ download of the official release, then a build with Go. Each source that can't p
 one line. A program enters the cache as a whole or not at all, and two processes never fetch it at the same time. The
 servers of Kubernetes come from the machine only together, because their releases must match.
 
-For the build, the module in tools/controlplane pins every source and its checksum, so the result doesn't depend on the
-time or the machine. The first build takes minutes. Three measures keep it short: all programs share one module, hence
-one version of every library; etcd, which needs few modules, compiles while those of Kubernetes download; and the build
-omits debugging tables and inlined code in Kubernetes. The linker sets the version that the programs report, because
-kubectl rejects a server whose version it can't read.
+A control plane has the newest release of Kubernetes that this package knows, or another one of ``RELEASES``: then, its
+servers and kubectl have a directory of the cache of their own. etcd and kwok are the same for all releases.
+
+For the build, modules in tools/controlplane pin every source and its checksum, so the result doesn't depend on the time
+or the machine. The first build takes minutes. Three measures keep it short: all programs share one module, hence one
+version of every library (those of another release of Kubernetes have a module of their own); etcd, which needs few
+modules, compiles while those of Kubernetes download; and the build omits debugging tables and inlined code in
+Kubernetes. The linker sets the version that the programs report, because kubectl rejects a server whose version it
+can't read.
 """
 
 import os
@@ -27,11 +31,13 @@ from rolecall.workbench.controlplane import download
 from rolecall.workbench.controlplane.download import (
     KUBERNETES,
     KWOK,
-    PINS,
     PROGRAM_NAMES,
     PROGRAMS,
+    RELEASES,
     SERVER_NAMES,
     Program,
+    minor_version,
+    programs_of,
 )
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
 from rolecall.workbench.controlplane.state import locked
@@ -48,13 +54,29 @@ Report = Callable[[str], None]
 PINS_FILE = "pins"
 PARTIAL_PREFIX = ".partial-"
 VERSION_TIMEOUT_SECONDS = 20.0
+VERSION_VARIABLE = "ROLECALL_KUBERNETES_VERSION"
 VERSION_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.\d+")
 
 
-def module_directory() -> Path:
-    """Return the directory of the pinned modules: next to an installed package, in tools/ of a checkout otherwise."""
-    installed = Path(__file__).with_name("modules")
-    checkout = Path(__file__).parents[4] / "tools" / "controlplane"
+def kubernetes_release(version: str) -> str:
+    """Return the release of a minor version, such as 1.34, or of the release itself. Raise BinariesUnavailableError."""
+    found = {release: release for release in RELEASES.values()} | RELEASES
+    release = found.get(version) or found.get(f"v{version.removeprefix('v')}")
+    if release is None:
+        raise BinariesUnavailableError(
+            f"Kubernetes {version!r} isn't available for a control plane: choose one of {', '.join(RELEASES)}"
+        )
+    return release
+
+
+def module_directory(release: str = KUBERNETES) -> Path:
+    """Return the directory of the modules that pin a release of Kubernetes.
+
+    It is next to an installed package, and in tools/ of a checkout.
+    """
+    part = "" if release == KUBERNETES else "{}.{}".format(*minor_version(release))
+    installed = Path(__file__).with_name("modules") / part
+    checkout = Path(__file__).parents[4] / "tools" / "controlplane" / part
     for directory in (installed, checkout):
         if (directory / "go.mod").is_file():
             return directory
@@ -75,12 +97,12 @@ def find_go() -> Path:
     return Path(path)
 
 
-def linker_flags() -> str:
+def linker_flags(release: str = KUBERNETES) -> str:
     """Give the linker's flags: no symbol tables, and the versions that the programs report."""
-    major, minor, _ = KUBERNETES.removeprefix("v").split(".", 2)
-    values = {"sigs.k8s.io/kwok/pkg/consts.Version": KWOK}
+    major, minor = minor_version(release)
+    values: dict[str, object] = {"sigs.k8s.io/kwok/pkg/consts.Version": KWOK}
     for package in VERSION_PACKAGES:
-        values[f"{package}.gitVersion"] = KUBERNETES
+        values[f"{package}.gitVersion"] = release
         values[f"{package}.gitMajor"] = major
         values[f"{package}.gitMinor"] = minor
         values[f"{package}.gitTreeState"] = "clean"
@@ -93,8 +115,12 @@ def garbage_collection(memory_bytes: int, processors: int) -> dict[str, str]:
 
 
 def build_programs(programs: Sequence[Program], target: Path, report: Report) -> None:
-    """Build programs into the target directory; BinariesUnavailableError if that is not possible."""
-    builder = _Builder(find_go(), module_directory(), report)
+    """Build programs into the target directory; BinariesUnavailableError if that is not possible.
+
+    Those of Kubernetes must have one release.
+    """
+    release = next((program.release for program in programs if program.project == "kubernetes"), KUBERNETES)
+    builder = _Builder(find_go(), release, report)
     report("Building from source: four to eight minutes for all programs on two cores, the first time")
     first = [program for program in programs if program.project == "etcd"]
     steps = [step for step in (first, [program for program in programs if program not in first]) if step]
@@ -152,9 +178,10 @@ class _Listing:
 class _Builder:
     """Runs Go in the directory of the module, and reports its progress every few seconds."""
 
-    def __init__(self, go: Path, module: Path, report: Report) -> None:
+    def __init__(self, go: Path, release: str, report: Report) -> None:
         self._go = go
-        self._module = module
+        self._release = release
+        self._module = module_directory(release)
         self._report = report
         self._started = time.monotonic()
         self._compiled = 0
@@ -184,7 +211,12 @@ class _Builder:
     def build(self, programs: Sequence[Program], target: Path, listing: _Listing) -> None:
         """Build programs together, which keeps all CPUs busy."""
         output = target / programs[0].name if len(programs) == 1 else target
-        flags = ["-v", "-trimpath", f"-ldflags={linker_flags()}", *(f"-gcflags={flags}" for flags in COMPILER_FLAGS)]
+        flags = [
+            "-v",
+            "-trimpath",
+            f"-ldflags={linker_flags(self._release)}",
+            *(f"-gcflags={flags}" for flags in COMPILER_FLAGS),
+        ]
         process = self.start("build", *flags, "-o", str(output), *(program.go_package for program in programs))
         lines = self._follow(process, listing)
         if process.returncode != 0:
@@ -237,36 +269,52 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rolecall"
 
 
-def find_binaries(report: Report, ways: tuple[tuple[str, Fetch], ...] = WAYS) -> Programs:
-    """Give the path of every program, fetching what is missing; report hears one line per step."""
+def find_binaries(report: Report, ways: tuple[tuple[str, Fetch], ...] = WAYS, *, kubernetes: str = "") -> Programs:
+    """Give the path of every program, fetching what is missing; report hears one line per step.
+
+    ``kubernetes`` is a minor version. If it is empty, ROLECALL_KUBERNETES_VERSION decides, else it is the newest.
+    """
     root = cache_root()
-    target = root / KUBERNETES
-    offer = find_on_machine(os.environ)
-    programs = find_in_cache(target) | offer.programs
+    release = kubernetes_release(kubernetes or os.environ.get(VERSION_VARIABLE) or KUBERNETES)
+    wanted = programs_of(release)
+    targets = {root / KUBERNETES: [program for program in wanted if not program.is_exact]}
+    if release != KUBERNETES:
+        targets[root / release] = [program for program in wanted if program.is_exact]
+    offer = find_on_machine(os.environ, wanted)
+    programs = find_in_cache(targets) | offer.programs
     if len(programs) == len(PROGRAM_NAMES):
         return programs
     for reason in dict.fromkeys(why for name, why in offer.rejected.items() if name not in programs):
         report(reason)
     waiting = "Another process is fetching the control plane's programs; waiting for it"
     with locked(root / ".lock", when_waiting=lambda: report(waiting)):
-        programs = find_in_cache(target) | offer.programs
-        missing = [program for program in PROGRAMS if program.name not in programs]
-        _fetch(missing, target, report, ways)
-    return find_in_cache(target) | offer.programs
+        programs = find_in_cache(targets) | offer.programs
+        for target, own in targets.items():
+            _fetch([program for program in own if program.name not in programs], target, report, ways)
+    return find_in_cache(targets) | offer.programs
 
 
-def find_in_cache(target: Path) -> Programs:
-    """Give what earlier fetches left of the releases that we want."""
-    if not _is_current(target):
-        return {}
-    programs = {name: target / name for name in PROGRAM_NAMES}
-    return {name: path for name, path in programs.items() if os.access(path, os.X_OK)}
+def find_in_cache(targets: Mapping[Path, Sequence[Program]]) -> Programs:
+    """Give what earlier fetches left of these programs in these directories."""
+    found: Programs = {}
+    for target, programs in targets.items():
+        if _is_current(target):
+            paths = {program.name: target / program.name for program in programs}
+            found |= {name: path for name, path in paths.items() if os.access(path, os.X_OK)}
+    return found
+
+
+def _pins(target: Path) -> str:
+    """Return the releases of the programs that belong into a directory of the cache, which a release names."""
+    programs = programs_of(target.name)
+    own = programs if target.name == KUBERNETES else [program for program in programs if program.is_exact]
+    return "".join(sorted({f"{program.project} {program.release}\n" for program in own}))
 
 
 def _is_current(target: Path) -> bool:
     """Return whether a directory of the cache has programs of the releases that we want."""
-    pins = target / PINS_FILE
-    return pins.is_file() and pins.read_text() == PINS
+    file = target / PINS_FILE
+    return file.is_file() and file.read_text() == _pins(target)
 
 
 def _fetch(missing: Sequence[Program], target: Path, report: Report, ways: tuple[tuple[str, Fetch], ...]) -> None:
@@ -296,29 +344,30 @@ def _install(name: str, partial: Path, target: Path) -> bool:
     if not _is_current(target):
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
-        (partial / PINS_FILE).write_text(PINS)
+        (partial / PINS_FILE).write_text(_pins(target))
         (partial / PINS_FILE).replace(target / PINS_FILE)
     (partial / name).chmod(0o755)
     (partial / name).replace(target / name)
     return True
 
 
-def find_on_machine(environment: Mapping[str, str]) -> Offer:
-    """Find programs in KUBEBUILDER_ASSETS and on PATH: the first of each name whose release is new enough."""
+def find_on_machine(environment: Mapping[str, str], programs: Sequence[Program] = PROGRAMS) -> Offer:
+    """Find programs in KUBEBUILDER_ASSETS and on PATH: the first of each name whose release is accepted."""
     path = os.pathsep.join(filter(None, (environment.get("KUBEBUILDER_ASSETS"), environment.get("PATH"))))
     directories = list(dict.fromkeys(path.split(os.pathsep)))
     offer, servers = Offer(), set()
-    for program in PROGRAMS:
+    for program in programs:
         found = (shutil.which(program.name, path=directory) for directory in directories if directory)
         reasons = []
         for file in (Path(each).absolute() for each in found if each):
             version = installed_version(file)
-            if version is not None and version >= program.oldest:
+            if version is not None and program.accepts(version):
                 offer.programs[program.name] = file
                 servers |= {version} if program.name in SERVER_NAMES else set()
                 break
             release = "an unknown release" if version is None else "release {}.{}".format(*version)
-            reasons.append(f"{file} is {release}, expected at least {'{}.{}'.format(*program.oldest)}")
+            expected = f"{'' if program.is_exact else 'at least '}{'{}.{}'.format(*program.oldest)}"
+            reasons.append(f"{file} is {release}, expected {expected}")
         else:
             if reasons:
                 offer.rejected[program.name] = f"{'; '.join(reasons)}; using our own {program.name}"

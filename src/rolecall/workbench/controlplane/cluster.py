@@ -29,9 +29,10 @@ from typing import Any, Self
 from rolecall.workbench.controlplane import components
 from rolecall.workbench.controlplane import state as component_processes
 from rolecall.workbench.controlplane.api_client import ApiClient, Response
-from rolecall.workbench.controlplane.binaries import find_binaries
+from rolecall.workbench.controlplane.binaries import find_binaries, installed_version, kubernetes_release
 from rolecall.workbench.controlplane.certificates import Credentials
 from rolecall.workbench.controlplane.components import COMPONENTS, HOST, Layout
+from rolecall.workbench.controlplane.download import minor_version
 from rolecall.workbench.controlplane.errors import ComponentFailedError, ControlPlaneError
 from rolecall.workbench.controlplane.state import State, StateStore
 
@@ -273,7 +274,7 @@ class Startup:
 class ControlPlane:
     """A control plane of this user. As a context manager it starts and stops the control plane."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the name are keywords
         self,
         name: str = "default",
         *,
@@ -281,9 +282,11 @@ class ControlPlane:
         nodes: int = 1,
         report: Report = lambda _: None,
         has_controllers: bool = True,
+        kubernetes: str = "",
     ) -> None:
         """Take the directory for the state of all control planes, and the function called with progress messages.
 
+        ``kubernetes`` is a minor version such as 1.34; see ``find_binaries`` for the default.
         Without controllers only etcd and the API server are started; ``start_component`` starts the others. etcd then
         keeps all its revisions, because they are the snapshots of a sandbox.
         """
@@ -292,6 +295,7 @@ class ControlPlane:
         self._store = StateStore(name, state_directory)
         self._nodes = nodes
         self._has_controllers = has_controllers
+        self._kubernetes = kubernetes
         self._report = report
         self._credentials = Credentials(name, self._store.layout)
         self._startup = Startup(self._store, self._credentials, report)
@@ -363,8 +367,9 @@ class ControlPlane:
     def start(self) -> bool:
         """Start everything and wait until it is ready. Return False if it is already running. Clean up on failure."""
         if self.is_running():
+            self._check_version()
             return False
-        programs = find_binaries(self._report)
+        programs = find_binaries(self._report, kubernetes=self._kubernetes)
         with self._store.lock():
             if self.is_running():
                 return False
@@ -378,6 +383,18 @@ class ControlPlane:
                 self._remove()
                 raise
         return True
+
+    def _check_version(self) -> None:
+        """Raise ControlPlaneError if the running control plane doesn't have the requested version of Kubernetes."""
+        if not self._kubernetes:
+            return
+        wanted = minor_version(kubernetes_release(self._kubernetes))
+        found = installed_version(Path(self._known_state().programs[components.API_SERVER]))
+        if found not in (None, wanted):
+            raise ControlPlaneError(
+                f"control plane {self.name!r} is running, but not with Kubernetes {self._kubernetes}; stop it with: "
+                f"rolecall cluster stop --name {self.name}"
+            )
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Write a kubeconfig with a new token of a service account, valid for a year, and return its path."""

@@ -1,8 +1,8 @@
 """Downloads of the official releases, each file verified by its checksum.
 
-This module lists the programs, the release of each, and the Go package that builds it; tools/controlplane/go.mod pins
-the same releases for the build, and a test compares both. It also holds the oldest releases that are accepted from
-another source, such as PATH.
+This module lists the programs, the release of each, and the Go package that builds it; the modules in
+tools/controlplane pin the same releases for the build, and a test compares both. It also holds the oldest releases that
+are accepted from another source, such as PATH.
 
 Kubernetes publishes FILE.sha256 next to each file, etcd one SHA256SUMS for each release. kwok publishes no such file;
 for its files, GitHub's description of the release contains the SHA-256 that GitHub computed at the upload. A location
@@ -49,7 +49,17 @@ OLDEST_KUBERNETES = (1, 36)  # exec in simulated pods: see node.yaml
 OLDEST_ETCD = (3, 7)  # 3.6 rejects the URL of a socket as --initial-advertise-peer-urls, because it has no port
 OLDEST_KWOK = (0, 8)
 
-PINS = f"etcd {ETCD}\nkubernetes {KUBERNETES}\nkwok {KWOK}\n"
+RELEASES = {
+    "1.31": "v1.31.13",
+    "1.32": "v1.32.13",
+    "1.33": "v1.33.13",
+    "1.34": "v1.34.4",
+    "1.35": "v1.35.4",
+    "1.36": "v1.36.3",
+    "1.37": KUBERNETES,
+}
+"""The releases of Kubernetes that a control plane can have, by their minor versions."""
+
 SERVER_NAMES = frozenset({"kube-apiserver", "kube-controller-manager", "kube-scheduler"})
 SHA256 = re.compile(r"[0-9a-f]{64}")
 OPEN_SECONDS = 8.0
@@ -67,26 +77,48 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Program:
-    """One program: its file's name, its project, the Go package that builds it, the oldest release accepted."""
+    """One program: its file's name, its project, the Go package that builds it, the oldest release accepted, and ours.
+
+    With ``is_exact``, another source must have the minor version of our release.
+    """
 
     name: str
     project: str
     go_package: str
     oldest: tuple[int, int]
+    release: str
+    is_exact: bool = False
+
+    def accepts(self, version: tuple[int, int]) -> bool:
+        """Return whether a program with this major and minor version can be used."""
+        return version == self.oldest if self.is_exact else version >= self.oldest
 
 
-def _kubernetes(name: str) -> Program:
-    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", OLDEST_KUBERNETES)
+def _kubernetes(name: str, release: str) -> Program:
+    package, is_default = f"k8s.io/kubernetes/cmd/{name}", release == KUBERNETES
+    oldest = OLDEST_KUBERNETES if is_default else minor_version(release)
+    return Program(name, "kubernetes", package, oldest, release, is_exact=not is_default)
 
 
-PROGRAMS = (
-    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", OLDEST_ETCD),
-    _kubernetes("kube-apiserver"),
-    _kubernetes("kube-controller-manager"),
-    _kubernetes("kube-scheduler"),
-    Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", OLDEST_KWOK),
-    _kubernetes("kubectl"),
-)
+def minor_version(release: str) -> tuple[int, int]:
+    """Return the major and the minor number of a release such as ``v1.37.1``."""
+    major, minor, *_ = release.removeprefix("v").split(".")
+    return int(major), int(minor)
+
+
+def programs_of(kubernetes: str) -> tuple[Program, ...]:
+    """Return the programs of a control plane with a release of Kubernetes."""
+    return (
+        Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", OLDEST_ETCD, ETCD),
+        _kubernetes("kube-apiserver", kubernetes),
+        _kubernetes("kube-controller-manager", kubernetes),
+        _kubernetes("kube-scheduler", kubernetes),
+        Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", OLDEST_KWOK, KWOK),
+        _kubernetes("kubectl", kubernetes),
+    )
+
+
+PROGRAMS = programs_of(KUBERNETES)
 PROGRAM_NAMES = tuple(program.name for program in PROGRAMS)
 
 
@@ -120,7 +152,7 @@ def asset_of(program: Program, system: str, machine: str) -> Asset:
     if program.project == "kwok":
         location = f"github.com/kubernetes-sigs/kwok/releases/download/{KWOK}/kwok-{system}-{machine}"
         return Asset(location, f"api.github.com/repos/kubernetes-sigs/kwok/releases/tags/{KWOK}", read_github_release)
-    location = f"dl.k8s.io/release/{KUBERNETES}/bin/{system}/{machine}/{program.name}"
+    location = f"dl.k8s.io/release/{program.release}/bin/{system}/{machine}/{program.name}"
     return Asset(location, f"{location}.sha256", read_sha256_file)
 
 

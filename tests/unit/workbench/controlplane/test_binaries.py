@@ -8,7 +8,14 @@ import pytest
 
 from rolecall.workbench.controlplane import binaries
 from rolecall.workbench.controlplane import binaries as build
-from rolecall.workbench.controlplane.download import KUBERNETES, PROGRAM_NAMES, PROGRAMS, SERVER_NAMES, Program
+from rolecall.workbench.controlplane.download import (
+    KUBERNETES,
+    PROGRAM_NAMES,
+    PROGRAMS,
+    RELEASES,
+    SERVER_NAMES,
+    Program,
+)
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
 
 DEADLINE_SECONDS = 90
@@ -176,7 +183,7 @@ def test_a_cache_that_is_not_whole_is_fetched_again(cache: Path, damage: str) ->
             (directory / "kwok").unlink()
         case _:
             (directory / binaries.PINS_FILE).unlink()
-    assert binaries.find_in_cache(directory).keys() < set(PROGRAM_NAMES)
+    assert binaries.find_in_cache({directory: PROGRAMS}).keys() < set(PROGRAM_NAMES)
     assert binaries.find_binaries(print, (("Download", _fetch_all),))["kwok"].is_file()
 
 
@@ -403,3 +410,51 @@ def test_no_go_says_what_is_missing(target: Path, tmp_path: Path, monkeypatch: p
 
 def test_a_version_that_kubectl_can_read_is_linked_into_the_programs() -> None:
     assert f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}" in build.linker_flags()
+
+
+def test_another_release_of_kubernetes_has_its_own_servers_and_shares_the_rest(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    def fetch(programs: Sequence[Program], directory: Path, report: binaries.Report) -> None:
+        fetched.extend(f"{program.name} {program.release}" for program in programs)
+        _fetch_all(programs, directory, report)
+
+    binaries.find_binaries(print, (("Download", fetch),))
+    fetched.clear()
+    older = binaries.find_binaries(print, (("Download", fetch),), kubernetes="1.34")
+    own = {*SERVER_NAMES, "kubectl"}
+    assert sorted(fetched) == sorted(f"{name} {RELEASES['1.34']}" for name in own)
+    assert {name: path.parent.name for name, path in older.items()} == {
+        name: RELEASES["1.34"] if name in own else KUBERNETES for name in PROGRAM_NAMES
+    }
+    monkeypatch.setenv(binaries.VERSION_VARIABLE, RELEASES["1.34"])
+    assert binaries.find_binaries(print, (("Download", _never),)) == older
+    newest = binaries.find_binaries(print, (("Download", _never),), kubernetes="1.37")
+    assert {path.parent for path in newest.values()} == {cache / KUBERNETES}
+
+
+def test_programs_of_the_machine_need_the_version_that_was_requested(tmp_path: Path) -> None:
+    programs = binaries.programs_of(RELEASES["1.34"])
+    _write_programs(tmp_path / "path", "v1.35.1")
+    environment = {"PATH": str(tmp_path / "path")}
+    offer = binaries.find_on_machine(environment, programs)
+    assert offer.programs.keys() == {"kwok"}
+    scheduler = tmp_path / "path" / "kube-scheduler"
+    assert (
+        offer.rejected["kube-scheduler"] == f"{scheduler} is release 1.35, expected 1.34; using our own kube-scheduler"
+    )
+    _write_programs(tmp_path / "path", "v1.34.0")
+    assert binaries.find_on_machine(environment, programs).programs.keys() == {*SERVER_NAMES, "kubectl", "kwok"}
+
+
+@pytest.mark.parametrize("version", ["1.20", "1.38", "latest", "v1", "1.34.99"])
+def test_a_version_that_cannot_be_had_is_an_error_with_those_that_can(version: str) -> None:
+    with pytest.raises(BinariesUnavailableError, match=f"Kubernetes '{version}' isn't available.* 1.31, .*1.37"):
+        binaries.find_binaries(print, (("Download", _never),), kubernetes=version)
+
+
+@pytest.mark.parametrize("release", RELEASES.values())
+def test_each_release_reports_its_own_version(release: str) -> None:
+    assert f"-X k8s.io/component-base/version.gitVersion={release}" in build.linker_flags(release)
