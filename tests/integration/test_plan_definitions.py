@@ -119,7 +119,7 @@ def command(
 
 def write(project: Path, found: RawObject) -> None:
     """Write the definition of a project."""
-    (project / "deploy/crds/team.yaml").write_text(yaml.safe_dump(found))
+    project.joinpath("deploy", "crds", "team.yaml").write_text(yaml.safe_dump(found))
 
 
 def create(command: Command, defined: ControlPlane, gvk: GVK, *names: str, **spec: Any) -> None:
