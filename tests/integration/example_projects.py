@@ -13,12 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.workbench.controlplane import ControlPlane
-from tests.integration.operators import PROJECT, Operator
+from tests.integration.operators import ANSIBLE_OPERATOR, PROJECT, Operator
 
 PROJECTS = Path(__file__).parent / "projects"
 IMAGE_HOME = "/opt/ansible"
 BASE_ARGUMENTS = ("--watches-file=./watches.yaml",)
 """Of the entry point of the base image, for projects that do not name their own one."""
+OWN_PORTS = (
+    "--proxy-port=0",
+    "--user-metrics-port=0",
+    "--metrics-bind-address=127.0.0.1:0",
+    "--health-probe-bind-address=0",
+)
+"""A pod has its own network, and tests share one: no other test uses these ports."""
 
 
 @dataclass(slots=True)
@@ -86,9 +93,10 @@ class Project:
         return self.path / "config" / "crd" / "bases"
 
     def operator(self, control_plane: ControlPlane, home: Path, namespaces: str) -> Operator:
-        """Return its operator, not started yet, which has an administrator's permissions."""
+        """Return its operator, not started yet, which has an administrator's permissions: the image's entry point."""
         image = Image.build(self.path, home)
-        return Operator(home, control_plane.kubeconfig, namespaces, image.arguments, image.environment)
+        arguments = (*image.arguments, *OWN_PORTS, f"--work-dir={home / 'runner'}")
+        return Operator(home, control_plane.kubeconfig, namespaces, arguments, image.environment, ANSIBLE_OPERATOR)
 
 
 ADVANCED = Project("advanced")

@@ -96,7 +96,7 @@ def options(draw: st.DrawFn, depth: int = 0) -> Json:
         option["elements"] = value_kind = elements
     if value_kind == "dict" and depth < 2 and draw(st.booleans()):
         option |= draw(entries(depth + 1))
-        option |= {"apply_defaults": True} if draw(st.integers(0, 3)) == 0 else {}
+        option |= {"apply_defaults": draw(st.sampled_from([True, "true"]))} if draw(st.integers(0, 3)) == 0 else {}
     if value_kind in COMPARED and draw(st.booleans()):
         option["choices"] = draw(st.lists(VALUES[value_kind], min_size=1, max_size=3, unique_by=str))
     match draw(st.sampled_from(["optional", "optional", "default", "required"])):
@@ -264,15 +264,16 @@ NESTED_RULES: Mapping[str, Json] = {
 }
 
 
+@pytest.mark.parametrize("value", [True, "true"], ids=["boolean", "string"])
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("rule", NESTED_RULES)
 def test_field_with_apply_defaults_is_required_only_if_the_role_rejects_its_absence(
-    kind: Kind, rule: str, depth: int
+    kind: Kind, rule: str, depth: int, value: object
 ) -> None:
-    option: Json = {"type": "dict", "apply_defaults": True, **NESTED_RULES[rule]}
+    option: Json = {"type": "dict", "apply_defaults": value, **NESTED_RULES[rule]}
     option["options"] = {"mode": {"default": "none"}, "secret": {}, "user": {}}
     for _ in range(1, depth):
-        option = {"type": "dict", "apply_defaults": True, "options": {"x": option}}
+        option = {"type": "dict", "apply_defaults": value, "options": {"x": option}}
     entry = {"options": {"size": option, "in": {}}}
     root: Json = {"type": "object"}
     SchemaSync().apply(root, entry)
@@ -285,7 +286,7 @@ def test_field_with_apply_defaults_is_required_only_if_the_role_rejects_its_abse
 
 @pytest.mark.parametrize("rule", [{"required_together": [["size", "in"]]}, {"required_by": {"size": ["in"]}}])
 def test_value_from_the_defaults_of_options_is_not_set_for_the_rules_around_it(kind: Kind, rule: Json) -> None:
-    size = {"type": "dict", "apply_defaults": True, "options": {"mode": {"default": "none"}}}
+    size = {"type": "dict", "apply_defaults": "true", "options": {"mode": {"default": "none"}}}
     root: Json = {"type": "object"}
     SchemaSync().apply(root, {"options": {"size": size, "in": {}}, **rule})
     kind.define(root)

@@ -13,7 +13,7 @@ from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_quiet, wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
 from tests.integration.metrics import read
-from tests.integration.operators import ANSIBLE_OPERATOR, Operator
+from tests.integration.operators import Operator
 from tests.support.world import CONFIG_MAP, DEPLOYMENT, TIMEOUT_SECONDS, World, eventually, is_true
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
@@ -21,13 +21,6 @@ FOO = GVK("cache.example.com", "v1alpha1", "Foo")
 MEMFIN = GVK("cache.example.com", "v1alpha1", "Memfin")
 SERVICE = GVK("", "v1", "Service")
 SECRET = GVK("", "v1", "Secret")
-ANY_PORTS = (
-    "--proxy-port=0",
-    "--user-metrics-port=0",
-    "--metrics-bind-address=127.0.0.1:0",
-    "--health-probe-bind-address=0",
-)
-"""The arguments of the container, with ports that no other test uses."""
 CREATED = (
     'resource_created_at_seconds{group="cache.example.com",kind="Memcached",name="memcached-sample",'
     'namespace="memcached-one",version="v1alpha1"}'
@@ -42,10 +35,7 @@ def memcached(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (ONE, OTHER, FOREIGN)
     ]
     Applier(defined.kubeconfig).apply(namespaces)
-    home = tmp_path_factory.mktemp("memcached")
-    operator = PROJECT.operator(defined, home, f"{ONE}, {OTHER}")
-    operator.command = ANSIBLE_OPERATOR
-    operator.arguments += (*ANY_PORTS, f"--work-dir={home / 'runner'}")
+    operator = PROJECT.operator(defined, tmp_path_factory.mktemp("memcached"), f"{ONE}, {OTHER}")
     operator.start()
     yield operator
     operator.stop()

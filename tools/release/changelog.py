@@ -13,6 +13,7 @@ from tools.release.errors import ReleaseError
 
 HEADINGS: Final = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
 _FIRST_SECTION: Final = re.compile(r"^## ", re.MULTILINE)
+_FRAGMENT: Final = re.compile(rf"\d+(\.[\w-]+)?\.({'|'.join(HEADINGS)})\.md")
 _UNRELEASED: Final = re.compile(r"^## \S+ \(unreleased\)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -22,7 +23,9 @@ def fragments_in(directory: Path) -> list[Path]:
 
 
 def check_changes(changelog: str, fragments: list[Path]) -> None:
-    """Raise ReleaseError if there is nothing to release: neither an unreleased section nor a fragment."""
+    """Raise ReleaseError for a fragment with an invalid name, or if there is nothing to release."""
+    if others := [path.name for path in fragments if not _FRAGMENT.fullmatch(path.name)]:
+        raise ReleaseError(f"changelog.d: {', '.join(others)}: expected a name as in changelog.d/README.md")
     if not fragments and not _written_by_hand(changelog):
         raise ReleaseError("CHANGELOG.md has no unreleased section and changelog.d no fragments: nothing to release")
 

@@ -108,6 +108,8 @@ def _check_option(option: Mapping[str, Any], types: Types) -> Iterator[str]:
             yield f"{key}: expected one of {', '.join(sorted(types))}, found {value!r}"
     if elements is not None and kind != "list":
         yield f"elements: only valid for the type list, found the type {kind!r}"
+    if (applies := option.get("apply_defaults")) and str(applies).lower() != "true":
+        yield f'apply_defaults: expected "true", found {applies!r}: Ansible takes any other string as true too'
     if option.get("fallback"):
         yield "fallback: only modules can have it: Ansible fails in a role"
     yield from _check_choices(option, elements if kind == "list" else kind, types)

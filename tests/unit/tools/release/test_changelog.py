@@ -1,5 +1,6 @@
 """The section of a release, from fragments."""
 
+import re
 from datetime import date
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def directory(tmp_path: Path) -> Path:
     fragments = {
         "README.md": "not a fragment\n",
         "12.late.fixed.md": "Late.\n",
-        "2-early.fixed.md": "Early, see [the guide](../docs/guide.md).\nOn two lines.\n",
+        "2.early.fixed.md": "Early, see [the guide](../docs/guide.md).\nOn two lines.\n",
         "7.new.added.md": "New.\n\nWith a second paragraph.\n",
     }
     for name, text in fragments.items():
@@ -64,3 +65,17 @@ def test_release_needs_an_unreleased_section_or_fragments(tmp_path: Path) -> Non
     (tmp_path / "1.added.md").unlink()
     with pytest.raises(ReleaseError, match="nothing to release"):
         check_changes("# Changelog\n\n## 0.1.0 (2026-12-01)\n\n- One.\n", fragments_in(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["12.bug.md", "new.added.md", "12.added.txt.md", "12.a.b.added.md"])
+def test_fragment_with_an_unknown_type_or_without_an_issue_is_rejected(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("New.\n")
+    with pytest.raises(ReleaseError, match=re.escape(f"changelog.d: {name}: expected a name")):
+        check_changes("# Changelog\n", fragments_in(tmp_path))
+
+
+def test_fragments_of_the_repository_are_releasable_and_short() -> None:
+    fragments = fragments_in(Path(__file__).parents[4] / "changelog.d")
+    check_changes("## 0.1.0 (unreleased)\n\nThe first release.\n", fragments)
+    sentences = {path.name: len(re.findall(r"[.!](?=\s|$)", path.read_text())) for path in fragments}
+    assert {name: count for name, count in sentences.items() if not 1 <= count <= 3} == {}

@@ -21,6 +21,9 @@ def complaints(**option: Any) -> list[str]:
         {"type": "list", "elements": "int", "default": [1], "choices": [1, 2]},
         {"default": "{{ other }}", "choices": ["a"]},
         {"type": "int", "required": True, "description": ["a", "b"]},
+        {"apply_defaults": "true", "options": {"a": {}}},
+        {"apply_defaults": True, "options": {"a": {}}},
+        {"apply_defaults": False, "options": {"a": {}}},
         {"options": {"a": {}}, "required_if": [["a", "x", ["b"], True]], "required_by": {"a": "b"}},
     ],
 )
@@ -38,6 +41,10 @@ def test_an_argument_that_makes_sense_is_fine(option: dict[str, Any]) -> None:
         ({"choices": [True, "no"]}, ": choices: expected values of type str, found True"),
         ({"type": "list", "elements": "int", "choices": ["1"]}, ": choices: expected values of type int, found '1'"),
         ({"fallback": ["env", ["X"]]}, ": fallback: only modules can have it: Ansible fails in a role"),
+        (
+            {"apply_defaults": "false", "options": {"a": {}}},
+            ": apply_defaults: expected \"true\", found 'false': Ansible takes any other string as true too",
+        ),
         (
             {"options": {"a": {}}, "required_together": ["a"]},
             ".required_together: expected a list of lists of options, found ['a']",

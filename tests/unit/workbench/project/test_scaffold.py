@@ -362,6 +362,7 @@ DEPLOYED = [
 ]
 SHARED = dict(zip(DEPLOYED, DEPLOYED, strict=True)) | {
     ".yamllint": ".yamllint",
+    "build/engine": "build/engine",
     "molecule/default/tasks/control_plane_up.yml": "molecule/shared/tasks/control_plane_up.yml",
     "molecule/default/tasks/install.yml": "molecule/shared/tasks/install.yml",
     "molecule/default/tasks/operator_down.yml": "molecule/shared/tasks/operator_down.yml",
