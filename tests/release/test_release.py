@@ -124,7 +124,10 @@ def test_a_release_has_every_file_and_its_checksum(release: Release) -> None:
 
 
 def test_the_files_are_those_of_the_version(release: Release) -> None:
+    head = ("git", "rev-parse", f"release-{VERSION}")
+    commit = subprocess.run(head, cwd=release.clone, capture_output=True, text=True, check=True).stdout
     with zipfile.ZipFile(release.one("*.whl")) as wheel:
+        assert wheel.read("rolecall/commit.txt").decode() == commit
         assert f"\nVersion: {VERSION}\n" in wheel.read(f"rolecall-{VERSION}.dist-info/METADATA").decode()
     with tarfile.open(release.one("*-olm-bundle.tar.gz")) as archive:
         member = next(name for name in archive.getnames() if name.endswith(".clusterserviceversion.yaml"))

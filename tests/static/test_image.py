@@ -38,7 +38,8 @@ def test_build_requirements_of_the_image_have_hashes() -> None:
     script = (ROOT / "build/install-packages").read_text()
     installs = re.findall(r"^(?:install|.*pip --quiet \w+) .+$", script, re.MULTILINE)
     assert [line for line in installs if "--require-hashes" not in line] == [
-        'env PYTHONPATH=/tmp/tools "$named" -m pip --quiet wheel --no-deps --no-build-isolation -w /tmp/wheel .',
+        'env PYTHONPATH=/tmp/tools ROLECALL_COMMIT="$REVISION" "$named" -m pip --quiet wheel --no-deps '
+        "--no-build-isolation -w /tmp/wheel .",
         "install --python /opt/rolecall /tmp/wheel/*.whl",
     ]
 
@@ -56,6 +57,13 @@ def test_sources_of_the_package_are_copied() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     for source in (*wheel["packages"], *wheel["force-include"]):
         assert any(source == place or source.startswith(f"{place}/") for place in copied()), source
+
+
+def test_the_hook_of_the_build_is_copied_and_gets_the_commit() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["hooks"]["custom"]["path"] in copied()
+    packages = DOCKERFILE.partition(" AS packages\n")[2].partition("FROM ")[0]
+    assert packages.index("ARG REVISION=unknown\n") < packages.index("build/install-packages\n")
 
 
 def test_copied_files_are_in_the_build_context() -> None:

@@ -1,7 +1,8 @@
 """``rolecall version``: prints versions, the commit, and which patches of Ansible runs use.
 
-The commit is that of the checkout that contains the package (with ``-dirty`` if files have changed), or the one that
-pip recorded for an installation from a repository. Otherwise it is ``unknown``.
+The commit is that of the checkout that contains the package (with ``-dirty`` if files have changed), the one that the
+build of the wheel has recorded, or the one that pip recorded for an installation from a repository. Otherwise it is
+``unknown``.
 """
 
 import argparse
@@ -18,6 +19,8 @@ UNKNOWN = "unknown"
 _SPELLINGS = {"python": "Python"}
 _TOP = Path(__file__).resolve().parents[3]
 _GIT_SECONDS = 5.0
+_OF_WHEEL = Path(__file__).resolve().parents[1] / "commit.txt"
+"""The file in the package that build/commit_hook.py adds to a wheel."""
 
 
 class ShowVersion(argparse.Action):
@@ -72,7 +75,7 @@ def patches() -> dict[str, str]:
 
 def commit(top: Path = _TOP) -> str:
     """Return the commit of this program; ``top`` is the root of its checkout, if there is one."""
-    return _commit_of_checkout(top) or _commit_of_installation() or UNKNOWN
+    return _commit_of_checkout(top) or _commit_of_wheel() or _commit_of_installation() or UNKNOWN
 
 
 def as_text(found: dict[str, str], used: dict[str, str]) -> str:
@@ -98,6 +101,10 @@ def _commit_of_checkout(top: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _commit_of_wheel() -> str:
+    return _OF_WHEEL.read_text(encoding="utf-8").strip() if _OF_WHEEL.is_file() else ""
 
 
 def _commit_of_installation() -> str:

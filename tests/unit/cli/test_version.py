@@ -79,3 +79,18 @@ def test_the_commit_is_the_one_that_pip_recorded(tmp_path: Path, monkeypatch: py
     (installed / "direct_url.json").write_text('{"url": "https://example.com", "vcs_info": {"commit_id": "abc"}}')
     monkeypatch.syspath_prepend(str(tmp_path))
     assert commit(tmp_path) == "abc"
+
+
+def test_the_commit_is_the_one_in_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "commit.txt").write_text("abc\n")
+    monkeypatch.setattr("rolecall.cli.version._OF_WHEEL", tmp_path / "commit.txt")
+    assert commit(tmp_path) == "abc"
+
+
+def test_a_checkout_takes_precedence_over_the_commit_of_an_older_wheel(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path_factory.mktemp("old") / "commit.txt"
+    file.write_text("abc\n")
+    monkeypatch.setattr("rolecall.cli.version._OF_WHEEL", file)
+    assert commit(checkout) == git(checkout, "rev-parse", "HEAD")

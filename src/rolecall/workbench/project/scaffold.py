@@ -262,7 +262,8 @@ class KindNames:
         kind = GVK(self.group, self.version, self.kind)
         derived = {"namespace": self.project.replace("-", "_"), "name": self.name, "object": object_variable(kind)}
         named = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
-        return named | derived | (_namespaced_values(self.name) if self.is_namespaced else _cluster_values(self.kind))
+        scoped = _namespaced_values(self.name) if self.is_namespaced else _cluster_values(self.kind, self.name)
+        return named | derived | scoped
 
 
 def _namespaced_values(name: str) -> dict[str, str]:
@@ -270,7 +271,8 @@ def _namespaced_values(name: str) -> dict[str, str]:
     return {
         "scope": "Namespaced",
         "namespaced": "true",
-        "home": "namespace",
+        "sample": f"{name}-sample",
+        "home": "{{ ansible_operator_meta.namespace }}",
         "argument": " -e cr_namespace=NAMESPACE",
         "where": ", NAMESPACE",
         "namespace_line": f"    namespace: {name}-sample\n",
@@ -280,16 +282,18 @@ def _namespaced_values(name: str) -> dict[str, str]:
     }
 
 
-def _cluster_values(kind: str) -> dict[str, str]:
-    """Return the values of a cluster-scoped kind: what an object needs is in a namespace with its name."""
+def _cluster_values(kind: str, name: str) -> dict[str, str]:
+    """Return the values of a cluster-scoped kind: what an object needs is in a namespace with its name and a prefix."""
+    home = f"{name}-{{{{ ansible_operator_meta.name }}}}"
     return {
         "scope": "Cluster",
         "namespaced": "false",
-        "home": "name",
+        "sample": "sample",
+        "home": home,
         "argument": "",
         "where": "",
         "namespace_line": "",
-        "namespace_task": f"{render_snippet('namespace_task', {'kind': kind})}\n\n",
+        "namespace_task": f"{render_snippet('namespace_task', {'kind': kind, 'home': home})}\n\n",
         "namespace_rule": f"{render_snippet('namespace_rule', {})}\n",
         "users_note": f"# A {kind} is in no namespace, so users need a ClusterRoleBinding.\n",
     }

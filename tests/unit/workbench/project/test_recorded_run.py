@@ -29,7 +29,7 @@ def test_the_recorded_run_of_a_cluster_scoped_kind_creates_its_namespace_first(t
     init_project(tmp_path, "web", "example.com").write()
     create_api(tmp_path, NewKind("shop", "v1", "Team", is_namespaced=False)).write()
     record = read_record(tmp_path / "tests/records/team.jsonl")
-    assert record.name == "team-sample"
+    assert record.name == "sample"
     writes = [each["request"]["json"] for each in record.exchanges if each["verb"] == "create"]
     assert [each["kind"] for each in writes] == ["Namespace", "ConfigMap"]
     assert writes[0]["metadata"]["name"] == writes[1]["metadata"]["namespace"] == "team-sample"

@@ -173,7 +173,7 @@ def test_cluster_scoped_kind_is_defined_for_the_cluster_and_its_sample_has_no_na
     create_api(project, TEAM).write()
     assert read(project / "deploy/crds/teams.yaml")["spec"]["scope"] == "Cluster"
     [sample] = read_manifests(project / "deploy/samples")
-    assert (sample["kind"], sample["metadata"]) == ("Team", {"name": "team-sample"})
+    assert (sample["kind"], sample["metadata"]) == ("Team", {"name": "sample"})
     script = read_demo_file(project / "demo.yaml")
     assert [obj for path in script.samples for obj in read_manifests(path)] == [sample]
     assert [goal.gvk.kind for goal in script.goals] == ["Team"]
@@ -187,7 +187,7 @@ def test_role_of_a_cluster_scoped_kind_creates_the_namespace_of_its_config_map(p
         if "kubernetes.core.k8s" in task
     ]
     assert (namespace["kind"], config_map["kind"]) == ("Namespace", "ConfigMap")
-    assert config_map["metadata"]["namespace"] == namespace["metadata"]["name"] == "{{ ansible_operator_meta.name }}"
+    assert config_map["metadata"]["namespace"] == namespace["metadata"]["name"] == "team-{{ ansible_operator_meta.name }}"
 
 
 def test_permissions_of_a_cluster_scoped_kind_include_namespaces(project: Path) -> None:
@@ -199,7 +199,7 @@ def test_permissions_of_a_cluster_scoped_kind_include_namespaces(project: Path) 
         name: {resource: rule["verbs"] for rule in roles[name]["rules"] for resource in rule["resources"]}
         for name in ("web-team", "web-website")
     }
-    assert granted["web-team"]["namespaces"] == granted["web-team"]["configmaps"]
+    assert {*granted["web-team"]["configmaps"]} - {*granted["web-team"]["namespaces"]} == {"delete"}
     assert "namespaces" not in granted["web-website"]
 
 
