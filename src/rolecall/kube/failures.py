@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from rolecall.kube.metadata import generation_of, is_being_deleted, status_of
@@ -34,18 +35,21 @@ _VALIDATION: Final = "Validating arguments against arg spec"
 """The start of the name of the task that Ansible adds to roles. Its message names everything that its name does."""
 
 _LIST_OF_OPTIONS = re.compile(r"\.? Supported parameters include: .*?(?:\.(?= |$)|$)")
+_WORD = re.compile(r"[^\s\"']+")
 _NOISE = re.compile(
     r"""
-    [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}                       # uid
-    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d|\s?UTC)?    # date and time
-    | \b\d+:\d\d:\d\d(?:\.\d+)?                                                       # time, or a duration of Python
-    | \b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?:/\d+)?\b                                   # address
-    | \b0x[0-9a-f]+\b
-    | \b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b                               # digest
-    | (?<=-)(?:[a-z0-9]{8,10}-)?(?=[a-z0-9]*\d)[a-z0-9]{5}\b                          # end of the name of a Pod
-    | \b\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|min|k|[KMGT]i?|[KMGT]i?B)\b                 # duration or quantity
-    | \b\d+\.\d+\b
-    | \b\d{4,}\b
+    (?<![A-Za-z0-9])(?:
+      [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}                              # uid
+    | \d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?                 # date and time
+    | \d+:\d\d:\d\d(?:\.\d+)?                                                                # time, or duration
+    | \d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?:/\d+)?\b                                            # address
+    | \d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|min|k|[KMGT]i?|[KMGT]i?B)\b                          # duration, quantity
+    | \d+\.\d+\b
+    | \d{4,}\b
+    | 0x[0-9a-f]+\b
+    | (?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b                                         # digest
+    | (?<=-)(?:[a-z0-9]{8,10}-)?(?=[a-z0-9]*\d)[a-z0-9]{5}\b                                  # end of a Pod's name
+    )
     """,
     re.VERBOSE,
 )
@@ -98,6 +102,8 @@ class FailureGroup:
 
     gvk: GVK
     message: str
+    common: str
+    """What the messages have in common, which identifies the group."""
     keys: tuple[ObjectKey, ...]
     since: float | None
     total: int
@@ -163,32 +169,50 @@ def groups_of(failures: Iterable[Failure], totals: Mapping[GVK, int]) -> list[Fa
 
 
 def _group(gvk: GVK, common: str, members: list[Failure], totals: Mapping[GVK, int]) -> FailureGroup:
-    keys, times = (
-        tuple(sorted(each.key for each in members)),
-        [each.since for each in members if each.since is not None],
-    )
-    messages = {short_message(each.message) for each in members}
-    message = messages.pop() if len(messages) == 1 else common
-    return FailureGroup(gvk, message, keys, min(times, default=None), max(totals.get(gvk, 0), len(keys)))
+    keys = tuple(sorted(each.key for each in members))
+    times = [each.since for each in members if each.since is not None]
+    first = short_message(members[0].message)
+    are_equal = all(short_message(message) == first for message in {each.message for each in members})
+    message = first if are_equal else common
+    return FailureGroup(gvk, message, common, keys, min(times, default=None), max(totals.get(gvk, 0), len(keys)))
 
 
 def short_message(message: str) -> str:
     """Return the first part of a message in one line: the task, unless Ansible has added it, and its reason."""
+    return _cut(_one_line(message))
+
+
+def _one_line(message: str) -> str:
     task, text = "", message.strip()
     if (start := _TASK.match(text)) is not None:
         task, text = start["task"], text[start.end() :]
         text = re.split(r"\nTask ['\"]", text, maxsplit=1)[0]  # failures of other hosts and tasks
     text = _LIST_OF_OPTIONS.sub("", " ".join(text.split()))
-    return _cut(text if not task or task.startswith(_VALIDATION) else f"{task}: {text}")
+    return text if not task or task.startswith(_VALIDATION) else f"{task}: {text}"
 
 
+@lru_cache(maxsize=20_000)  # the dashboard groups the same failures again every second
 def common_message(message: str, key: ObjectKey) -> str:
     """Return a short message in which everything that differs by object is replaced: names, uids, times, amounts."""
-    text = short_message(message)
+    text = _one_line(message)
     for name in sorted({key.name, key.namespace} - {""}, key=len, reverse=True):
-        around = r"A-Za-z0-9" if len(name) >= _MIN_NAME else r"A-Za-z0-9\s.,"
-        text = re.sub(rf"(?<![{around}]){re.escape(name)}(?![{around}])", VARIES, text)
-    return _NOISE.sub(VARIES, text)
+        text = _without_name(text, name)
+    return _cut(_WORD.sub(_without_noise, text[: 2 * MAX_SHORT]))
+
+
+def _without_noise(word: re.Match[str]) -> str:
+    text = word[0]
+    return text if text.isalpha() else _NOISE.sub(VARIES, text)
+
+
+def _without_name(text: str, name: str) -> str:
+    """Return a text without a name, unless it is a part of a word there."""
+    word = str.isalnum if len(name) >= _MIN_NAME else lambda character: character.isalnum() or character in " .,"
+    start, *rest = text.split(name)
+    for part in rest:
+        is_part = word(start[-1:]) or word(part[:1])
+        start += (name if is_part else VARIES) + part
+    return start
 
 
 def plural_kind(kind: str) -> str:

@@ -257,6 +257,7 @@ async def dashboard(context: OperatorContext, controllers: list[WatchController]
         yield
         return
     # Import lazily: only the dashboard needs its templates.
+    from rolecall.runner.dashboard.commands import Place  # noqa: PLC0415
     from rolecall.runner.dashboard.server import serving_dashboard  # noqa: PLC0415
     from rolecall.runner.dashboard.sources import Kind, Sources  # noqa: PLC0415
 
@@ -266,6 +267,7 @@ async def dashboard(context: OperatorContext, controllers: list[WatchController]
         manager=context.manager,
         recorder=context.recorder or Recorder(context.manager.client, RecordMemory(0)),  # an empty one
         shards=context.shards,
+        place=Place.here(context.settings),
     )
     async with serving_dashboard(context.settings, context.manager.client, context.metrics, sources):
         yield

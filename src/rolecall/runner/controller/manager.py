@@ -32,6 +32,10 @@ class Leadership(Protocol):
         """Return whether this replica is the leader."""
 
     @property
+    def holder(self) -> str:
+        """The identity of the replica that is the leader: its host, ``_``, and a uid; empty if it is unknown."""
+
+    @property
     def seconds_left(self) -> float:
         """How long this replica may still act as the leader."""
 

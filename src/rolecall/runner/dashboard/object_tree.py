@@ -1,8 +1,10 @@
 """One object on the API server: its spec, its Events, and the tree of the objects that it owns, with their readiness.
 
 It is read when somebody opens the page of the object, never in the background, and within limits of time, number, and
-size. Informers and the record of the last run name the objects that belong to it, so most are read by name. Only the
-Pods, ReplicaSets, and Jobs of workloads are listed. A missing permission becomes a note.
+size. Informers and records name the objects that belong to it, so most are read by name. The records are that of the
+last run and that of the last success, because a run may fail before it names anything. Without a success since the
+operator started, the object may own others. Only the Pods, ReplicaSets, and Jobs of workloads are listed. A missing
+permission becomes a note.
 
 The contents of Secrets and ConfigMaps aren't read. Fields that the watch marks as ``sensitive`` are masked, and so is
 each secret value that the mask of the last run knows. Without a record of a run there is no such mask, and messages of
@@ -95,13 +97,13 @@ class _Reading:
             return ClusterView(trouble=_reason(error, f"get this {self.kind.gvk.kind}"))
         except Exception as error:  # noqa: BLE001 - what can't be masked isn't shown
             return ClusterView(trouble=f"The operator cannot mask the secret values: {type(error).__name__}.")
-        await self._find_dependents(obj)
+        knows_owned = await self._find_dependents(obj)
         selector = field_requirement("involvedObject.uid", uid_of(obj))
         raw = await self._list(EVENT, self.key.namespace or "default", 10 * MAX_EVENTS, fieldSelector=selector)
         events = sorted(map(self._event, raw), key=lambda each: each.last, reverse=True)[:MAX_EVENTS]
         owned = await self._owned(self.kind.gvk, obj)
         as_of = self.views.sources.manager.clock.now()
-        return ClusterView(as_of, "", tuple(self.notes), owned, tuple(events), cut_lines(spec))
+        return ClusterView(as_of, "", tuple(self.notes), owned, knows_owned, tuple(events), cut_lines(spec))
 
     async def _request(self, gvk: GVK, namespace: str, name: str = "", **query: str) -> RawObject:
         """Return an object or a list. Raise KubeError, or TimeoutError at the end of the time for a view."""
@@ -139,8 +141,8 @@ class _Reading:
         self.redact = mask.redactor(MASKED)
         return as_yaml({"spec": with_texts(masked["spec"], self.redact, with_keys=True)}) if masked.get("spec") else []
 
-    async def _find_dependents(self, root: RawObject) -> None:
-        """Collect the objects that informers and the record of the last run know, by the uids of their owners."""
+    async def _find_dependents(self, root: RawObject) -> bool:
+        """Collect the objects that informers and records know, by the uids of their owners; return whether all are."""
         owner = Owner(self.kind.gvk, self.key, uid_of(root), namespaced=bool(self.key.namespace))
         annotations = owner.type_annotation, str(self.key)
         informers = self.views.sources.manager.informers
@@ -151,12 +153,18 @@ class _Reading:
                 self.known[reference.uid].add((gvk, entry.key))
             if (entry.primary_resource_type, entry.primary_resource) == annotations:
                 self.known[owner.uid].add((gvk, entry.key))
-        record = await self.views.records.get(self.kind, self.key)
-        for exchange in record.exchanges if record is not None else ():
+        runs = self.views.sources.recorder.memory.runs(self.kind.gvk, self.key)
+        succeeded = [each.ident for each in runs if each.ending.outcome == "succeeded"][-1:]
+        last = [each.ident for each in runs][-1:]
+        records = [await self.views.records.get(self.kind, self.key, each) for each in dict.fromkeys(succeeded + last)]
+        for exchange in (each for record in records if record is not None for each in record.exchanges):
             is_object = "resource" in exchange and not exchange.get("subresource")  # not the response of a Pod
             for obj in objects_in((exchange.get("answer") or {}).get("json")) if is_object else ():
                 if obj.get("kind") and ownership_of(obj, owner) is not None:
                     self.known[owner.uid].add((GVK.of_object(obj), ObjectKey.of_object(obj)))
+        has_informers = self.kind.watched.watch.watch_dependents
+        history = self.views.sources.recorder.history
+        return bool(succeeded) or (has_informers and history.has_succeeded(self.kind.gvk, self.key))
 
     async def _owned(self, gvk: GVK, owner: RawObject) -> tuple[OwnedView, ...]:
         """Return the tree below an object."""

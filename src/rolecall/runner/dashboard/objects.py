@@ -4,17 +4,23 @@ Every list counts all objects. So it is made in small steps, between which the e
 """
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from operator import itemgetter
 from typing import Final
 
+from rolecall.kube.failures import Failure, FailureGroup, common_message, groups_of
+from rolecall.kube.quantities import parse_time
 from rolecall.kube.references import GVK
 from rolecall.runner.config.watches import ReferenceType
+from rolecall.runner.dashboard.commands import Place, commands_for, commands_for_run, port_forward
 from rolecall.runner.dashboard.sources import CERTAINLY_BAD, Kind, ObjectNote, Sources, condition_of
 from rolecall.runner.dashboard.views import (
     Condition,
+    GroupView,
     KindView,
     ListView,
     ObjectView,
@@ -24,6 +30,7 @@ from rolecall.runner.dashboard.views import (
     State,
     TriggerView,
     WaitView,
+    kind_id,
 )
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.reads.observed_state import Target
@@ -35,16 +42,55 @@ PAGE_SIZE: Final = 100
 MAX_READS: Final = 50
 # The number of namespaces that the page lists; others can be entered.
 MAX_NAMESPACES: Final = 500
+MAX_GROUPS: Final = 5
+MAX_EXAMPLES: Final = 3
+"""The number of objects that a group of equal failures names."""
+
 _STEP: Final = 200
 """The number of objects that are counted before the event loop does other work."""
 
-_Found = tuple[float, Kind, ObjectNote]
-"""The start of an object's last run, if the list is sorted by it, its kind, and the object."""
+_STEP_FAILURES: Final = 20
+"""The same for failures, each of which takes up to 0.1 ms."""
+
+_Found = tuple[Kind, ObjectNote]
+
+
+@dataclass(slots=True)
+class _Matching:
+    """The objects that match a query except for its state and its group of failures."""
+
+    query: Query
+    states: Counter[State] = field(default_factory=Counter)
+    totals: Counter[GVK] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    found: list[tuple[float, _Found]] = field(default_factory=list)
+    """The objects of the list, each with its place in the order of the query; objects of one place keep their order."""
+
+    def add(self, rows: "Rows", note: ObjectNote, state: State) -> None:
+        """Add an object."""
+        query, is_failing = self.query, rows.is_failing(note)
+        self.states[state] += 1
+        self.totals[rows.kind.gvk] += 1
+        group = ""
+        if is_failing:
+            failure = rows.failure(note)
+            self.failures.append(failure)
+            group = group_id(failure.gvk, common_message(failure.message, failure.key))
+        if query.state not in ("", state) or query.failure not in ("", group):
+            return
+        line = rows.last_line(note) if query.sort == "recent" else None
+        place = -line.started if line is not None else 0.0 if query.sort != "failing" else float(not is_failing)
+        self.found.append((place, (rows.kind, note)))
+
+    def groups(self, now: float) -> list[GroupView]:
+        """Return the groups of several failing objects."""
+        groups = groups_of(self.failures, self.totals)
+        return [_group_view(each, now) for each in groups if len(each.keys) > 1]
 
 
 async def list_view(sources: Sources, query: Query) -> ListView:
     """Return a list."""
-    kinds, found, matching, namespaces = [], list[_Found](), Counter[State](), set[str]()
+    kinds, matching, namespaces = [], _Matching(query), set[str]()
     for kind in sources.kinds:
         counts, rows = Counter[State](), Rows(sources, kind)
         is_selected = query.kind in ("", kind.id)
@@ -56,20 +102,45 @@ async def list_view(sources: Sources, query: Query) -> ListView:
             if not is_selected:
                 continue
             namespaces.add(note.key.namespace)
-            if query.namespace not in ("", note.key.namespace) or (query.text and query.text not in str(note.key)):
-                continue
-            matching[state] += 1
-            if query.state in ("", state):
-                line = rows.last_line(note) if query.sort == "recent" else None
-                found.append((line.started if line is not None else 0.0, kind, note))
+            if query.namespace in ("", note.key.namespace) and (not query.text or query.text in str(note.key)):
+                matching.add(rows, note, state)
+                if len(matching.failures) % _STEP_FAILURES == _STEP_FAILURES - 1:
+                    await asyncio.sleep(0)
         kinds.append(kind_view(sources, kind, counts))
-    if query.sort == "recent":
-        found.sort(key=itemgetter(0), reverse=True)
+    found = [each for _, each in sorted(matching.found, key=itemgetter(0))]
     pages = max(1, -(-len(found) // PAGE_SIZE))
     start = (min(query.page, pages) - 1) * PAGE_SIZE
-    page = tuple(Rows(sources, kind).row(note) for _, kind, note in found[start : start + PAGE_SIZE])
-    states, names = {str(state): matching[state] for state in State}, tuple(sorted(namespaces - {""}))
-    return ListView(replica_view(sources), tuple(kinds), states, names[:MAX_NAMESPACES], query, page, len(found), pages)
+    groups = matching.groups(sources.manager.clock.now())
+    return ListView(
+        replica=replica_view(sources),
+        kinds=tuple(kinds),
+        states={str(state): matching.states[state] for state in State},
+        namespaces=tuple(sorted(namespaces - {""}))[:MAX_NAMESPACES],
+        query=query,
+        groups=tuple(groups[:MAX_GROUPS]),
+        more_groups=max(0, len(groups) - MAX_GROUPS),
+        rows=tuple(Rows(sources, kind).row(note) for kind, note in found[start : start + PAGE_SIZE]),
+        found=len(found),
+        pages=pages,
+    )
+
+
+def group_id(gvk: GVK, common: str) -> str:
+    """Return the ID of a group of equal failures in addresses; it stays the same while objects join and leave it."""
+    return hashlib.sha256(f"{gvk} {common}".encode()).hexdigest()[:12]
+
+
+def _group_view(group: FailureGroup, now: float) -> GroupView:
+    return GroupView(
+        id=group_id(group.gvk, group.common),
+        kind=kind_id(group.gvk),
+        heading=group.heading(now),
+        message=group.message,
+        since=group.since,
+        count=len(group.keys),
+        total=group.total,
+        first=group.keys[:MAX_EXAMPLES],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +167,41 @@ class Rows:
             return State.PENDING
         return State.SUCCEEDED if line.outcome == "succeeded" else State.FAILED
 
+    def is_failing(self, note: ObjectNote) -> bool:
+        """Return whether the last run of an object failed, also while it runs again or is paused or deleted."""
+        if self.kind.watched.queue.failures(note.key):
+            return True
+        if self.kind.watched.watch.manage_status:
+            return note.verdict is State.FAILED
+        line = self.last_line(note)
+        return line is not None and line.outcome not in ("succeeded", "interrupted")
+
+    def failure(self, note: ObjectNote) -> Failure:
+        """Return the failure of a failing object; it exists since its oldest condition, or since its first run."""
+        bad = (each.since for each in note.conditions if (each.type, each.status) in CERTAINLY_BAD)
+        times = [time.timestamp() for each in bad if (time := parse_time(each)) is not None]
+        if not times:
+            lines = self.sources.recorder.history.of(self.kind.gvk, note.key)
+            times = [line.started for line in takewhile(lambda line: line.outcome != "succeeded", lines)]
+        return Failure(self.kind.gvk, note.key, self.message(note), min(times, default=None))
+
+    def message(self, note: ObjectNote) -> str:
+        """Return why a failing object fails: the message of its last run, else the reason of a condition."""
+        line = self.last_line(note)
+        bad = (f"{each.type}: {each.reason}" for each in note.conditions if (each.type, each.status) in CERTAINLY_BAD)
+        return (line and line.message) or next(bad, "")
+
     def row(self, note: ObjectNote) -> RowView:
         """Return the row of an object."""
-        line, state = self.last_line(note), self.state_of(note)
-        bad = (f"{each.type}: {each.reason}" for each in note.conditions if (each.type, each.status) in CERTAINLY_BAD)
+        line, is_failing = self.last_line(note), self.is_failing(note)
         return RowView(
             kind=self.kind.id,
             kind_name=self.kind.gvk.kind,
             namespace=note.key.namespace,
             name=note.key.name,
-            state=state,
-            message=(line and line.message) or (next(bad, "") if state is State.FAILED else ""),
+            state=self.state_of(note),
+            message=self.message(note) if is_failing else (line and line.message) or "",
+            failing_since=self.failure(note).since if is_failing else None,
             last_run=None if line is None else replace(line, has_record=line.id in self._recorded(note)),
             waits_for=self._wait(note),
         )
@@ -178,6 +273,7 @@ def kind_view(sources: Sources, kind: Kind, counts: Counter[State]) -> KindView:
 def replica_view(sources: Sources) -> ReplicaView:
     """Return the operator itself."""
     manager, dispatcher, shards = sources.manager, sources.manager.dispatcher, sources.shards
+    leader, command = "", ""
     if not manager.has_settled:
         text = "The informers are still listing the objects."
     elif manager.is_leading:
@@ -185,13 +281,17 @@ def replica_view(sources: Sources) -> ReplicaView:
     elif shards is not None:
         text = "This replica has not joined the others yet."
     else:
-        text = "This replica is a follower: the leader runs the roles and shows their runs."
+        leader = sources.leader
+        command = port_forward(sources.place, leader)
+        text = _follower_text(sources.place, leader)
     if shards is not None:
         held = ", ".join(map(str, sorted(shards.held))) or "none"
         text += f" Of {shards.count} shards it holds {held}. Other replicas reconcile the objects of the others."
     return ReplicaView(
         version=sources.version,
         text=text,
+        leader=leader,
+        command=command,
         is_working=dispatcher.has_started and manager.is_leading,
         runs=len(dispatcher.running),
         most_runs=dispatcher.limit,
@@ -200,13 +300,30 @@ def replica_view(sources: Sources) -> ReplicaView:
     )
 
 
+def _follower_text(place: Place, leader: str) -> str:
+    text = "This replica is a follower: it shows no runs and no messages of failures. "
+    if not leader:
+        return text + "No replica leads at the moment."
+    if not place.namespace:
+        return text + f"The leader is the operator on {leader}."
+    return (
+        text + f"The leader is the pod {leader}. To see its dashboard, stop this port forwarding, and forward its port:"
+    )
+
+
 def object_view(sources: Sources, kind: Kind, note: ObjectNote, last: StoredRecord | None) -> ObjectView:
     """Return an object; ``last`` is the record of its last run, if there is one."""
     rows, shards = Rows(sources, kind), sources.shards
+    row, lines = rows.row(note), rows.lines(note)
     reads = sorted(map(_read_name, kind.watched.reads.sets.targets(note.key)))
     return ObjectView(
         replica=replica_view(sources),
-        row=rows.row(note),
+        row=row,
+        failures=tuple(last.end["failures"]) if last is not None and row.failing_since is not None else (),
+        commands=(
+            *commands_for(kind.gvk, note.key, is_paused=note.is_paused),
+            *commands_for_run(sources.place, sources.leader, note.key, _run_to_explain(lines)),
+        ),
         trouble=kind.watched.primaries.trouble,
         as_of=sources.as_of(kind),
         api_version=kind.gvk.api_version,
@@ -214,10 +331,16 @@ def object_view(sources: Sources, kind: Kind, note: ObjectNote, last: StoredReco
         shard=shards.shard_of(kind.gvk, note.key) if shards is not None else None,
         is_mine=sources.is_mine(kind.gvk, note.key),
         conditions=tuple(_conditions(note, last)),
-        runs=rows.lines(note),
+        runs=lines,
         triggers=tuple(_triggers(kind, reads[:MAX_READS])),
         more_reads=max(0, len(reads) - MAX_READS),
     )
+
+
+def _run_to_explain(lines: tuple[RunLine, ...]) -> str:
+    """Return the ID of the last run that failed, else that of the last run."""
+    failed = (line.id for line in lines if line.outcome == "failed")
+    return next(failed, lines[0].id if lines else "")
 
 
 def _conditions(note: ObjectNote, last: StoredRecord | None) -> Iterator[Condition]:

@@ -14,6 +14,7 @@ from rolecall.kube.metadata import generation_of, is_being_deleted, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.store import Change
+from rolecall.runner.dashboard.commands import Place, host_of
 from rolecall.runner.dashboard.views import Condition, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.reconcile.context import is_paused
@@ -119,6 +120,13 @@ class Sources:
     manager: Manager
     recorder: Recorder
     shards: HeldShards | None = None
+    place: Place = field(default_factory=Place)
+
+    @property
+    def leader(self) -> str:
+        """The host of the leader, this or another replica, which is its pod in a cluster; empty if it is unknown."""
+        leadership = self.manager.leadership
+        return self.place.host if leadership is None or leadership.is_leading else host_of(leadership.holder)
 
     def kind(self, ident: str) -> Kind | None:
         """Return the kind with an ID, None if it is not watched."""

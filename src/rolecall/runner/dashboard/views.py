@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rolecall.kube.readiness import Verdict
-from rolecall.kube.references import GVK
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.record.history import RunLine
 from rolecall.runner.record.timeline import TimelineRequest, TimelineTask
 
@@ -20,8 +20,8 @@ _STEP: Final = 10
 class State(StrEnum):
     """The state of an object, most important first."""
 
-    RUNNING = "running"
     FAILED = "failed"
+    RUNNING = "running"
     DELETING = "deleting"
     PAUSED = "paused"
     PENDING = "pending"
@@ -30,10 +30,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """The operator that responds; ``text`` describes its role."""
+    """The operator that responds; ``text`` describes its role.
+
+    ``leader`` is the pod or host of the leader if it is another replica, and ``command`` shows that one's dashboard.
+    """
 
     version: str
     text: str
+    leader: str
+    command: str
     is_working: bool
     runs: int
     most_runs: int | None
@@ -75,7 +80,8 @@ class WaitView:
 class RowView:
     """An object in a list; ``message`` is why it failed, with secrets masked.
 
-    It is the message of the last run, else the type and the reason of a condition.
+    It is the message of the last run, else the type and the reason of a condition. ``failing_since`` is the time of its
+    first failure since it succeeded last, None if it isn't failing. A failing object may be running again.
     """
 
     kind: str
@@ -84,19 +90,41 @@ class RowView:
     name: str
     state: State
     message: str
+    failing_since: float | None
     last_run: RunLine | None
     waits_for: WaitView
 
 
 @dataclass(frozen=True, slots=True)
+class GroupView:
+    """Equal failures of several objects: the ID of the group, its heading and message, and its first objects.
+
+    ``total`` is the number of objects of the kind that match the query, failing or not.
+    """
+
+    id: str
+    kind: str
+    heading: str
+    message: str
+    since: float | None
+    count: int
+    total: int
+    first: tuple[ObjectKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A query: a kind by its ID, a namespace, a state, a part of the name; ``page`` counts from 1."""
+    """A query: a kind by its ID, a namespace, a state, a part of the name, and a group of equal failures by its ID.
+
+    ``page`` counts from 1.
+    """
 
     kind: str = ""
     namespace: str = ""
     state: str = ""
     text: str = ""
-    sort: str = "name"
+    failure: str = ""
+    sort: str = "failing"
     page: int = 1
 
 
@@ -105,7 +133,8 @@ class ListView:
     """The kinds, and one page of the matching objects.
 
     ``states`` are the numbers of objects in each state that match the rest of the query. ``namespaces`` are those of
-    the objects of the selected kinds, in order, up to a limit.
+    the objects of the selected kinds, in order, up to a limit. ``groups`` are the largest groups of equal failures, and
+    ``more_groups`` is the number of the others.
     """
 
     replica: ReplicaView
@@ -113,6 +142,8 @@ class ListView:
     states: dict[str, int]
     namespaces: tuple[str, ...]
     query: Query
+    groups: tuple[GroupView, ...]
+    more_groups: int
     rows: tuple[RowView, ...]
     found: int
     pages: int
@@ -166,22 +197,34 @@ class ClusterView:
     """What the API server returned about an object when its page was opened.
 
     ``trouble`` is why it is older than the page, ``notes`` are what is missing and why. ``spec`` are lines of YAML.
+    ``knows_owned`` is whether ``owned`` has all owned objects; if not, the object may own others.
     """
 
     as_of: float | None = None
     trouble: str = ""
     notes: tuple[str, ...] = ()
     owned: tuple[OwnedView, ...] = ()
+    knows_owned: bool = False
     events: tuple[EventView, ...] = ()
     spec: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class CommandView:
+    """A command to copy, and its purpose."""
+
+    purpose: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectView:
-    """One object."""
+    """One object; ``failures`` are the whole messages of its last run, from the record, in which secrets are masked."""
 
     replica: ReplicaView
     row: RowView
+    failures: tuple[str, ...]
+    commands: tuple[CommandView, ...]
     trouble: str
     as_of: float | None
     api_version: str
@@ -248,8 +291,8 @@ def in_json(name: str) -> str:
 
 
 SHAPES: Final = {
-    State.RUNNING: "▶",
     State.FAILED: "✕",
+    State.RUNNING: "▶",
     State.DELETING: "⊘",
     State.PAUSED: "‖",
     State.PENDING: "○",

@@ -192,8 +192,8 @@ class Elector:
         election = self.election
         self._report(leading=False)
         while not await self._attempt(election.renew_deadline_seconds * _ATTEMPT_SHARE):
-            if election.member_of and self._lease is not None and self._holder != election.identity:
-                self._lose(f"it is held by {self._holder!r} now")
+            if election.member_of and self._lease is not None and self.holder != election.identity:
+                self._lose(f"it is held by {self.holder!r} now")
             await sleep(self.clock, election.retry_seconds)
         self.elected.set()
         self._report(leading=True)
@@ -226,7 +226,7 @@ class Elector:
 
     async def _free(self) -> bool:
         self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been interrupted
-        if self._holder != self.election.identity:
+        if self.holder != self.election.identity:
             return False
         await self.client.replace(free_lease(self._lease, timestamp(self.clock)))
         return True
@@ -242,13 +242,14 @@ class Elector:
                 self._lose(f"it could not be renewed for {seconds:g} s: {error}")
             if await self._attempt(min(left, election.renew_deadline_seconds * _ATTEMPT_SHARE)):
                 return
-            if (holder := self._holder) != election.identity:
+            if (holder := self.holder) != election.identity:
                 self._is_replaced = True
                 self._lose(f"it is held by {holder!r} now")
             await sleep(self.clock, min(election.retry_seconds, deadline - self.clock.monotonic()))
 
     @property
-    def _holder(self) -> str:
+    def holder(self) -> str:
+        """The identity of the replica that held the Lease when this one read it last, empty if none did."""
         return str(spec_of(self._lease or {}).get("holderIdentity") or "")
 
     def _lose(self, why: str) -> NoReturn:
@@ -281,7 +282,7 @@ class Elector:
                 return False
             write = self.client.create(self._claimed(new_lease(election.key)))
         else:
-            if self._holder != election.identity and not self._may_take(self._lease):
+            if self.holder != election.identity and not self._may_take(self._lease):
                 return False
             write = self.client.replace(self._claimed(self._lease))
         try:

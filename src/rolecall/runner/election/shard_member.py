@@ -96,6 +96,11 @@ class ShardMember:
         return self.elected.is_set() and self._elector.is_leading and not self._is_lost
 
     @property
+    def holder(self) -> str:
+        """No replica: all of them work."""
+        return ""
+
+    @property
     def seconds_left(self) -> float:
         """How long this replica may still act as a member; 0 or less if it isn't permitted to."""
         group_left = self.membership.group_since + self.election.lease_seconds - self.clock.monotonic()

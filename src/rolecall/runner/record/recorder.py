@@ -43,7 +43,7 @@ logger = get_logger("record")
 ROOM_BYTES: Final = 16 << 20
 """The minimum space for the bodies of one run, even if its record is only written to a file."""
 
-_MESSAGE_BYTES: Final = 300
+_MESSAGE_BYTES: Final = 600
 """The maximum length of the message of a failure in a list."""
 
 _COLLECTIONS: Final = ("kubernetes.core", "operator_sdk.util", "community.okd")
