@@ -76,7 +76,7 @@ class Bench:
             root=root,
             environment={},
             discovery=None,
-            metrics=OperatorMetrics("test", [THING]),
+            metrics=OperatorMetrics("test", [watch.get("gvk", THING)]),
             events=EventRecorder(cluster),
             recorder=None,
             tracer=None,

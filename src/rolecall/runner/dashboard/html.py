@@ -4,6 +4,7 @@ Every string is escaped. There are no inline scripts and styles, because the pag
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -13,9 +14,12 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from yarl import URL
 
-from rolecall.kube.quantities import format_duration, time_text
-from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, until
+from rolecall.kube.failures import short_message
+from rolecall.kube.quantities import format_duration, parse_time, time_text
+from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, condition_groups, lasting, until
+from rolecall.runner.record.history import RunLine
 from rolecall.system.clock import SYSTEM_CLOCK
 
 NO_NAMESPACE: Final = "-"
@@ -31,6 +35,11 @@ STATIC_TYPES: Final = {
 """The static files and their types."""
 
 UPDATE_SECONDS: Final = 2
+SORTS: Final = ("failing", "name", "recent")
+"""The orders of a list; the first is the usual one."""
+
+_GROUP: Final = re.compile(r"[0-9a-f]{12}")
+_OF_TASK: Final = re.compile(r"(?:Finalizer \S+: )?Task ['\"]")
 _MAX_LENGTH: Final = 253
 _MAX_DIGITS: Final = 6
 _HERE: Final = Path(__file__).parent
@@ -55,16 +64,22 @@ def list_path(query: Query, **changes: Any) -> str:
     return f"/?{text}" if text else "/"
 
 
+def part_path(address: str) -> str:
+    """Return the address of the part of a page that updates itself."""
+    return str(URL(address).update_query(part="polled"))
+
+
 def query_of(values: Mapping[str, str]) -> Query:
     """Return the query in a query string; invalid values are ignored."""
-    state, sort, page = (values.get(name, "") for name in ("state", "sort", "page"))
+    state, failure, sort, page = (values.get(name, "") for name in ("state", "failure", "sort", "page"))
     is_number = page.isascii() and page.isdigit() and len(page) <= _MAX_DIGITS
     return Query(
         kind=values.get("kind", "")[:_MAX_LENGTH],
         namespace=values.get("namespace", "")[:_MAX_LENGTH],
         state=state if state in list(State) else "",
         text=values.get("q", "").strip()[:_MAX_LENGTH],
-        sort=sort if sort in ("name", "recent") else "name",
+        failure=failure if _GROUP.fullmatch(failure) else "",
+        sort=sort if sort in SORTS else SORTS[0],
         page=max(1, int(page)) if is_number else 1,
     )
 
@@ -73,6 +88,22 @@ def own_cause(cause: str, row: RowView) -> str:
     """Return a cause without the name of the object that it is shown next to."""
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     return cause.removeprefix(f"{row.kind_name} {name}").removeprefix(":").strip() or cause
+
+
+def first_cause(line: RunLine, row: RowView) -> str:
+    """Return why the first of the failed runs ran that a run repeats, empty if it isn't a retry."""
+    return own_cause(line.first_because[0], row) if line.first_because else ""
+
+
+def is_of_task(failure: str) -> bool:
+    """Return whether a failure of a run is that of a task, and not of the run itself, such as a limit."""
+    return _OF_TASK.match(failure) is not None
+
+
+def epoch(text: str) -> float | None:
+    """Return a time of Kubernetes in seconds since the epoch, None if it isn't a time."""
+    time = parse_time(text)
+    return time.timestamp() if time is not None else None
 
 
 @cache
@@ -106,7 +137,10 @@ class Pages:
         environment.filters |= {
             "ago": lambda seconds: ago(seconds, self.now()),
             "until": lambda seconds: until(seconds, self.now()),
+            "lasting": lambda seconds: lasting(seconds, self.now()),
             "duration": format_duration,
+            "epoch": epoch,
+            "short": short_message,
             "utc": time_text,
         }
         environment.globals |= {
@@ -115,6 +149,9 @@ class Pages:
             "list_path": list_path,
             "static_path": static_path,
             "own_cause": own_cause,
+            "first_cause": first_cause,
+            "is_of_task": is_of_task,
+            "condition_groups": condition_groups,
             "shapes": SHAPES,
             "states": list(State),
             "update_seconds": UPDATE_SECONDS,
@@ -122,10 +159,11 @@ class Pages:
         self._environment = environment
 
     def fragment(self, name: str, address: str, view: Any) -> tuple[Markup, str]:
-        """Return the part of a page that updates itself from ``address``, and a tag that changes with it."""
+        """Return the part of the page at ``address`` that updates itself, and a tag that changes with it."""
         inner = self._environment.get_template(_POLLED[name]).render(view=view)
         tag = f'"{hashlib.sha256(inner.encode()).hexdigest()[:32]}"'
-        polled = self._environment.get_template("polled.html").render(inner=Markup(inner), address=address, tag=tag)  # noqa: S704 - a rendered template
+        content = {"inner": Markup(inner), "address": address, "part": part_path(address), "tag": tag}  # noqa: S704 - a rendered template
+        polled = self._environment.get_template("polled.html").render(content)
         return Markup(polled), tag  # noqa: S704 - a rendered template
 
     def page(self, name: str, view: Any, polled: Markup | None = None) -> str:

@@ -162,7 +162,7 @@ class _Reading:
             for obj in objects_in((exchange.get("answer") or {}).get("json")) if is_object else ():
                 if obj.get("kind") and ownership_of(obj, owner) is not None:
                     self.known[owner.uid].add((GVK.of_object(obj), ObjectKey.of_object(obj)))
-        has_informers = self.kind.watched.watch.watch_dependents
+        has_informers = self.kind.watched.watch.watch_dependent_resources
         history = self.views.sources.recorder.history
         return bool(succeeded) or (has_informers and history.has_succeeded(self.kind.gvk, self.key))
 

@@ -27,6 +27,8 @@ from rolecall.runner.dashboard.html import (
     NO_NAMESPACE,
     STATIC_TYPES,
     Pages,
+    list_path,
+    object_path,
     query_of,
     static_file,
 )
@@ -156,8 +158,11 @@ class _Handlers:
         if _wants_json(request):
             return _json(view)
         is_part = request.query.get("part") == "polled"
-        address = str(request.rel_url.update_query(part="polled"))
-        polled, tag = await run_in_thread(partial(self.pages.fragment, name, address, view))
+        if isinstance(view, ListView):
+            page = list_path(view.query)
+        else:
+            page = object_path(view.row.kind, view.row.namespace, view.row.name)
+        polled, tag = await run_in_thread(partial(self.pages.fragment, name, page, view))
         if is_part and request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag})
         text = str(polled) if is_part else self.pages.page(name, view, polled)

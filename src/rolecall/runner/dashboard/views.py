@@ -15,6 +15,8 @@ from rolecall.runner.record.timeline import TimelineRequest, TimelineTask
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEP: Final = 10
+_MIN_SHARED: Final = 20
+"""Shorter messages may end equally by chance."""
 
 
 class State(StrEnum):
@@ -158,6 +160,28 @@ class Condition:
     reason: str
     since: str
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionGroup:
+    """Conditions with one message, which is shown once."""
+
+    message: str
+    conditions: tuple[Condition, ...]
+
+
+def condition_groups(conditions: tuple[Condition, ...]) -> list[ConditionGroup]:
+    """Return the conditions in groups of equal messages, each at the place of its first condition.
+
+    A message that only adds a few words before another one, as that of ``Reconciling`` after a failure, belongs to it.
+    """
+    whole = sorted({each.message for each in conditions}, key=len)
+    found: dict[str, list[Condition]] = {}
+    for condition in conditions:
+        message = condition.message
+        same = (each for each in whole if len(each) >= _MIN_SHARED and message.endswith(each))
+        found.setdefault(next(same, message), []).append(condition)
+    return [ConditionGroup(message, tuple(members)) for message, members in found.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +329,11 @@ def ago(seconds: float, now: float) -> str:
     """Return the time since a point in time."""
     passed = now - seconds
     return "just now" if passed < _STEP else f"{_rounded(passed)} ago"
+
+
+def lasting(seconds: float, now: float) -> str:
+    """Return for how long something exists that began at a point in time."""
+    return f"for {_rounded(max(_STEP, now - seconds))}"
 
 
 def until(seconds: float, now: float) -> str:

@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.kube.errors import KubeError, UnreachableError
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.dashboard.server import Guard, dashboard_application
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy.sessions import Exchange
@@ -36,13 +36,21 @@ class Shown:
         return self.sources.kinds[0]
 
     def add_run(
-        self, obj: RawObject, *exchanges: Exchange, ident: str = "7", ending: Ending | None = None
+        self,
+        obj: RawObject,
+        *exchanges: Exchange,
+        ident: str = "7",
+        ending: Ending | None = None,
+        message: str = "",
+        **fields: Any,
     ) -> RunRecord:
-        """Record a run for an object."""
+        """Record a run for an object; ``fields`` are others of the record."""
         record = make_record(*exchanges, bodies=self.recorder.memory.bodies)
-        record.gvk, record.obj, record.ident = THING, obj, ident
+        record.gvk, record.obj, record.ident = self.kind.gvk, obj, ident
         record.ending = ending or Ending("succeeded", Outcome("successful", duration_seconds=0.25), obj.get("status"))
-        self.recorder.history.add(record)
+        for name, value in fields.items():
+            setattr(record, name, value)
+        self.recorder.history.add(record, message)
         self.recorder.memory.add(record)
         return record
 
@@ -67,11 +75,16 @@ async def _unreachable(*_: object) -> None:
     raise UnreachableError("a cluster of a test has no server")
 
 
-@pytest.fixture
-def shown(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
+def shown_operator(cluster: FakeCluster, root: Path, monkeypatch: pytest.MonkeyPatch, gvk: GVK = THING) -> Shown:
+    """Return an operator for a kind."""
     monkeypatch.setattr(cluster, "resource_for_path", _unknown)
     monkeypatch.setattr(cluster, "receive_up_to", _unreachable)
-    bench = Bench(cluster, tmp_path)
+    bench = Bench(cluster, root, gvk=gvk)
     recorder = Recorder(cluster, RecordMemory(1 << 20, max_runs=3), has_dashboard=True)
     sources = Sources("1.2.3", (Kind(bench.controller),), bench.manager, recorder)
     return Shown(bench, sources, recorder)
+
+
+@pytest.fixture
+def shown(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
+    return shown_operator(cluster, tmp_path, monkeypatch)

@@ -256,6 +256,7 @@ class Follower:
     """An election that another replica has won."""
 
     is_leading = False
+    holder = "web-7d9f8-abcde_6f1c1f64"
 
 
 async def test_held_shards_and_foreign_objects_are_reported(cluster: FakeCluster, tmp_path: Path) -> None:

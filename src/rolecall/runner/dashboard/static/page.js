@@ -1,5 +1,7 @@
-// Warns when the operator does not respond, and keeps opened details open when a part of the page is replaced.
+// Warns when the operator does not respond, keeps opened details open when a part of the page is replaced, and the
+// address in step with the filters, and copies commands.
 "use strict";
+document.documentElement.classList.add("scripted");
 document.getElementById("plain").hidden = true;
 function setStale(isStale) {
   document.getElementById("stale").hidden = !isStale;
@@ -19,5 +21,13 @@ document.addEventListener("htmx:beforeSwap", () => {
 document.addEventListener("htmx:afterSwap", () => {
   for (const id of opened) {
     document.getElementById(id)?.setAttribute("open", "");
+  }
+  history.replaceState(null, "", document.getElementById("polled").dataset.address + location.hash);
+});
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-copy]");
+  if (button) {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "Copied";
   }
 });
