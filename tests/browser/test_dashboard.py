@@ -40,7 +40,7 @@ async def test_pages_are_accessible(browser: Browser, site: Site, pictures: Path
         await expect(page.get_by_role("heading", name="Triggers")).to_be_visible()
         await look(page, pictures / f"object-{kind}.png")
         await page.locator("a[id^=run-]").first.click()
-        await expect(page.get_by_role("heading", name="Failures")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Failed task")).to_be_visible()
         await expect(page.get_by_text("the size is above 100").first).to_be_visible()
         await expect(page.get_by_text("+  size: '200'")).to_be_visible()
         await look(page, pictures / f"run-{kind}.png")
@@ -79,15 +79,14 @@ async def test_namespace_is_chosen_and_counted(browser: Browser, site: Site) -> 
     async with window(browser) as page:
         await page.goto(site.url)
         await page.get_by_label("Namespace").select_option(site.world.namespace)
-        await page.get_by_role("button", name="Show").click()
         await expect(page.get_by_role("heading", name=f"2 objects in {site.world.namespace}")).to_be_visible()
         await expect(page.get_by_role("link", name="all 2")).to_be_visible()
         await page.get_by_role("link", name="failed 1").click()
-        await expect(page.locator("table.objects tbody tr")).to_have_count(1)
-        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="too-large"))
-        await expect(row.get_by_text("the size is above 100").first).to_be_visible()
-        await row.locator(".reason summary").click()
-        await expect(row.locator(".reason p")).to_contain_text("the size is above 100")
+        await expect(page.locator("tr.object")).to_have_count(1)
+        await expect(page.get_by_role("link", name="too-large")).to_be_visible()
+        await expect(page.locator("tr.error").get_by_text("the size is above 100").first).to_be_visible()
+        await page.locator("tr.error summary").click()
+        await expect(page.locator("tr.error p")).to_contain_text("Task 'Refuse what is too large'")
 
 
 async def test_tree_is_read_when_the_page_is_opened_and_stays(browser: Browser, site: Site) -> None:

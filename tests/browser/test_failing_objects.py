@@ -1,6 +1,7 @@
 """The dashboard of an operator whose 35 objects mostly fail for one reason: what is wrong, and what to do."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,17 +13,17 @@ from playwright.async_api import Browser, expect
 
 from rolecall.kube.quantities import time_text
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.controller.work_queue import Backoff, Cause
 from rolecall.runner.dashboard.commands import Place
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.record.run_record import Ending
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.outcome import Outcome, TaskFailure
-from rolecall.system.clock import SYSTEM_CLOCK
 from tests.browser.test_dashboard import WINDOWS, look
 from tests.browser.windows import window
 from tests.unit.conftest import cluster
 from tests.unit.runner.dashboard.conftest import OPEN, Shown, shown_operator
+from tests.unit.runner.dashboard.test_objects import Follower
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange
 
 __all__ = ["cluster"]
@@ -77,8 +78,9 @@ class Fleet:
 
     def __init__(self, shown: Shown) -> None:
         self.shown = shown
-        shown.sources.manager.clock = SYSTEM_CLOCK  # a browser lives in real time
-        self.now = datetime.fromtimestamp(SYSTEM_CLOCK.now(), UTC)
+        shown.bench.manager.has_settled = True
+        shown.bench.controller.queue._backoff = Backoff(60, 3600)
+        self.now = datetime.fromtimestamp(shown.bench.clock.now(), UTC)
         for number, name in enumerate(NAMES):
             if name == READY:
                 self.succeed(name)
@@ -146,10 +148,21 @@ class Fleet:
 @pytest.fixture
 async def fleet(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     """Yield the address of the dashboard of the fleet."""
+    async with serving(fleet_of(cluster, tmp_path, monkeypatch)) as url:
+        yield url
+
+
+def fleet_of(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     shown = shown_operator(cluster, tmp_path, monkeypatch, TEAM)
     place = Place("web-system", "web-6d5f7c9b8-x2v4q", "8090", Path("/records"))
     shown.sources = replace(shown.sources, place=place)
     Fleet(shown)
+    return shown
+
+
+@asynccontextmanager
+async def serving(shown: Shown) -> AsyncIterator[str]:
+    """Yield the address of the dashboard of an operator."""
     async with TestServer(dashboard_application(shown.sources, OPEN)) as server:
         yield str(server.make_url("/"))
 
@@ -179,3 +192,64 @@ async def test_pages_of_failing_objects_are_accessible(browser: Browser, fleet: 
         await page.locator("a[id^=run-]").first.click()
         await expect(page.get_by_role("heading", name="Failed task")).to_be_visible()
         await look(page, pictures / f"fleet-run-{kind}.png")
+
+
+async def test_filters_act_at_each_change_and_keep_the_focus_and_the_address(browser: Browser, fleet: str) -> None:
+    async with window(browser, **EVERY["light"]) as page:
+        await page.goto(fleet)
+        rows = page.locator("tr.object")
+        await expect(rows).to_have_count(35)
+        await expect(page.get_by_role("button", name="Show")).to_have_count(0)
+        await page.get_by_label("Name contains").press_sequentially("sea")
+        await expect(rows).to_have_count(1)
+        await expect(page.get_by_label("Name contains")).to_be_focused()
+        await expect(page).to_have_url(f"{fleet}?q=sea")
+        await page.get_by_label("Name contains").fill("")
+        await expect(rows).to_have_count(35)
+        await expect(page).to_have_url(fleet)
+        await page.get_by_label("Order").select_option("by name")
+        await expect(page).to_have_url(f"{fleet}?sort=name")
+        await page.get_by_text(FLEET).click()
+        await expect(page.get_by_role("heading", name="33 objects with this failure")).to_be_visible()
+        await expect(rows).to_have_count(33)
+        await page.get_by_label("Name contains").fill("ch")
+        await expect(rows).to_have_count(2)
+
+
+async def test_errors_are_whole_and_rows_fit_on_a_phone(browser: Browser, fleet: str) -> None:
+    async with window(browser, **EVERY["phone"]) as page:
+        await page.goto(fleet)
+        error = page.locator("tr.error").filter(has_text="Isolate the namespace")
+        row, text = await error.bounding_box(), await error.locator(".reason").first.bounding_box()
+        assert row is not None
+        assert text is not None
+        assert text["width"] > 0.9 * row["width"] - 20
+        await page.get_by_role("link", name=OTHER, exact=True).click()
+        runs = page.locator("table.runs tbody tr")
+        await expect(runs).to_have_count(5)
+        for number in range(5):
+            box = await runs.nth(number).bounding_box()
+            assert box is not None
+            assert box["height"] < 40, "a run takes more than a line"
+
+
+async def test_commands_are_copied(browser: Browser, fleet: str) -> None:
+    async with window(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
+        await page.goto(f"{fleet}kinds/Team.v1.example.com/-/{OTHER}")
+        await page.locator("#commands summary").click()
+        await page.get_by_role("button", name="Copy").nth(1).click()
+        await expect(page.get_by_role("button", name="Copied")).to_have_count(1)
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        assert copied == f"kubectl annotate --overwrite team.example.com/{OTHER} rolecall.dev/paused=true"
+
+
+async def test_follower_names_the_leader(
+    browser: Browser, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pictures: Path
+) -> None:
+    shown = fleet_of(cluster, tmp_path, monkeypatch)
+    monkeypatch.setattr(shown.bench.manager, "leadership", Follower())
+    async with serving(shown) as url, window(browser, **EVERY["light"]) as page:
+        await page.goto(url)
+        command = "kubectl port-forward --namespace web-system pod/web-7d9f8-abcde 8090"
+        await expect(page.get_by_text(command)).to_be_visible()
+        await look(page, pictures / "follower-light.png")

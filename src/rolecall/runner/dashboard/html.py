@@ -18,7 +18,17 @@ from yarl import URL
 
 from rolecall.kube.failures import short_message
 from rolecall.kube.quantities import format_duration, parse_time, time_text
-from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, condition_groups, lasting, until
+from rolecall.runner.dashboard.views import (
+    SHAPES,
+    Query,
+    RowView,
+    RunView,
+    State,
+    ago,
+    condition_groups,
+    lasting,
+    until,
+)
 from rolecall.runner.record.history import RunLine
 from rolecall.system.clock import SYSTEM_CLOCK
 
@@ -84,13 +94,13 @@ def query_of(values: Mapping[str, str]) -> Query:
     )
 
 
-def own_cause(cause: str, row: RowView) -> str:
+def own_cause(cause: str, row: RowView | RunView) -> str:
     """Return a cause without the name of the object that it is shown next to."""
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     return cause.removeprefix(f"{row.kind_name} {name}").removeprefix(":").strip() or cause
 
 
-def first_cause(line: RunLine, row: RowView) -> str:
+def first_cause(line: RunLine | RunView, row: RowView | RunView) -> str:
     """Return why the first of the failed runs ran that a run repeats, empty if it isn't a retry."""
     return own_cause(line.first_because[0], row) if line.first_because else ""
 

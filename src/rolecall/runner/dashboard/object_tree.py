@@ -85,6 +85,7 @@ class _Reading:
     notes: dict[str, None] = field(default_factory=dict)
     known: dict[str, set[_Name]] = field(default_factory=lambda: defaultdict(set))
     seen: set[_Name] = field(default_factory=set)
+    root: Owner | None = None
     redact: Callable[[str], str] = lambda _: ""
     shown: Callable[[str], str] = lambda _: ""
 
@@ -143,7 +144,7 @@ class _Reading:
 
     async def _find_dependents(self, root: RawObject) -> bool:
         """Collect the objects that informers and records know, by the uids of their owners; return whether all are."""
-        owner = Owner(self.kind.gvk, self.key, uid_of(root), namespaced=bool(self.key.namespace))
+        owner = self.root = Owner(self.kind.gvk, self.key, uid_of(root), namespaced=bool(self.key.namespace))
         annotations = owner.type_annotation, str(self.key)
         informers = self.views.sources.manager.informers
         for number, (gvk, entry) in enumerate([(kind, each) for kind in informers for each in informers[kind].store]):
@@ -179,13 +180,19 @@ class _Reading:
         if (left := MAX_OBJECTS - len(self.seen)) < len(new):
             self.notes[f"Only {MAX_OBJECTS} owned objects are shown."] = None
         self.seen.update(new[:left])
-        nodes = await asyncio.gather(*(self._node(*each, found[each]) for each in new[:left]))
+        nodes = await asyncio.gather(*(self._node(*each, found[each], uid_of(owner)) for each in new[:left]))
         return tuple(each for each in nodes if each is not None)
 
-    async def _node(self, gvk: GVK, key: ObjectKey, obj: RawObject | None) -> OwnedView | None:
-        """Return an object with the tree below it; None if it was deleted, or is a ReplicaSet that was replaced."""
+    async def _node(self, gvk: GVK, key: ObjectKey, obj: RawObject | None, owner: str) -> OwnedView | None:
+        """Return an object with the tree below it.
+
+        Return None if it was deleted, if it has lost its owner since it was recorded, or if it is a ReplicaSet that was
+        replaced. ``owner`` is the uid of the owner.
+        """
         try:
             obj = obj or await self._request(gvk, key.namespace, key.name)
+            if self.root is not None and owner == self.root.uid and ownership_of(obj, self.root) is None:
+                return None
             is_idle = gvk == _REPLICA_SET and not (obj["spec"].get("replicas") or status_of(obj).get("replicas"))
             if is_idle and any(each.kind == "Deployment" for each in owner_references_of(obj)):
                 return None

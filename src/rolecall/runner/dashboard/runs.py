@@ -32,6 +32,7 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
     """Return the run of a record."""
     head, end, watch = record.head, record.end, record.head["watch"]
     metadata = head["object"].get("metadata", {})
+    lines = sources.recorder.history.of(kind.gvk, ObjectKey.of_object(head["object"]))
     tasks, rest = timeline_of(replace(record, exchanges=record.exchanges[:MAX_REQUESTS]))
     return RunView(
         replica=replica_view(sources),
@@ -44,6 +45,7 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
         seconds=end["seconds"],
         outcome=end["outcome"],
         because=tuple(head["causes"]),
+        first_because=next((line.first_because for line in lines if line.id == head["job"]), ()),
         content=str(watch.get("role") or watch.get("playbook") or ""),
         is_finalizing=bool(head["finalizing"]),
         is_complete=bool(end["complete"]),

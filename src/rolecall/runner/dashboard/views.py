@@ -278,6 +278,9 @@ class RunView:
     seconds: float
     outcome: str
     because: tuple[str, ...]
+    first_because: tuple[str, ...]
+    """Why the first of the failed runs ran that this one repeats."""
+
     content: str
     is_finalizing: bool
     is_complete: bool

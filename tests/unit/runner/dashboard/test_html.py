@@ -202,14 +202,64 @@ async def test_causes_of_the_next_run_are_one_line_with_all_on_demand(shown: Sho
         assert f"<li><bdi>{cause}</bdi></li>" in page
 
 
-@pytest.mark.parametrize("path", ["/", PATH])
-async def test_long_message_is_one_line_with_the_whole_text_on_demand(shown: Shown, path: str) -> None:
+async def test_long_message_is_one_line_with_the_whole_text_on_demand(shown: Shown) -> None:
     message = "cannot reach the database " * 10
-    record = shown.add_run(shown.bench.tell(THING), ending=Ending("failed", Outcome("failed")))
-    shown.recorder.history.add(record, message)
-    page = (await shown.get(path))[1]
-    assert f"<summary><bdi>{message[:200]}</bdi></summary>" in page
+    shown.add_run(shown.bench.tell(THING), ending=Ending("failed", Outcome("failed")), message=message)
+    page = (await shown.get("/"))[1]
+    assert '<td colspan="5">' in page
+    assert f"<summary><bdi>{message[:180]}" in page
     assert f"<p><bdi>{message}</bdi></p></details>" in page
+
+
+async def test_page_of_a_failing_object_starts_with_the_whole_message(failed: Shown) -> None:
+    page = (await failed.get(PATH))[1]
+    assert re.search(r'<pre class="failure"><bdi>Task &#39;Write&#39;: cannot use [A-Za-z0-9]{16}</bdi></pre>', page)
+    parts = ['<pre class="failure">', '<dl class="facts">', 'id="conditions-title"', 'id="runs-title"']
+    assert sorted(parts, key=page.index) == parts
+
+
+async def test_page_of_a_failed_run_starts_with_the_failed_task(failed: Shown) -> None:
+    page = (await failed.get(RUN))[1]
+    parts = ["Failed task</h2>", "<strong>Fail</strong>", "cannot use", '<dl class="facts">', "<strong>Write</strong>"]
+    assert sorted(parts, key=page.index) == parts
+    assert page.count('<pre class="failure">') == 1
+
+
+async def test_failure_of_the_run_itself_is_shown_with_its_failed_task(failed: Shown) -> None:
+    (record,) = failed.recorder.memory.runs(THING, ObjectKey("default", "one"))
+    limit = TaskFailure("", "", "the run took longer than 1 s")
+    record.ending = Ending("failed", Outcome("timeout", failures=(*record.ending.run.failures, limit)))
+    page = (await failed.get(RUN))[1]
+    assert '<pre class="failure">the run took longer than 1 s</pre>' in page
+    assert page.count('<pre class="failure">') == 2
+
+
+async def test_conditions_with_one_message_are_together(shown: Shown) -> None:
+    text = "Task 'Limit it': the quota is exceeded"
+    texts = {"Failure": text, "Running": "short", "Ready": text, "Reconciling": f"It will be retried: {text}"}
+    items = [
+        {"type": kind, "status": "True", "reason": "R", "message": message, "lastTransitionTime": SINCE}
+        for kind, message in texts.items()
+    ]
+    ending = Ending("failed", Outcome("failed"), {"conditions": items})
+    shown.add_run(shown.bench.tell(THING, status={"conditions": items}), ending=ending)
+    page = " ".join(re.sub("<[^>]*>", " ", (await shown.get(PATH))[1].split("Conditions</h2>")[1]).split())
+    assert page.count("the quota is exceeded") == 1
+    order = ["Failure True", "Ready True", "Reconciling True", "the quota is exceeded", "Running True", "short"]
+    assert sorted(order, key=page.index) == order
+    assert "just now" in page
+    assert SINCE not in page
+
+
+async def test_filters_act_without_a_button(shown: Shown) -> None:
+    shown.bench.tell(THING)
+    page = (await shown.get("/?state=pending&q=one"))[1]
+    (form,) = [attributes for tag, attributes in Elements(page).found if tag == "form"]
+    assert (form["hx-get"], form["hx-target"], form["hx-select"]) == ("/", "#polled", "#polled")
+    assert "change" in (form["hx-trigger"] or "")
+    assert "input delay" in (form["hx-trigger"] or "")
+    assert '<noscript><button type="submit">Show</button></noscript>' in page
+    assert 'data-address="/?state=pending&amp;q=one"' in page
 
 
 async def test_pages_obey_their_policy(failed: Shown) -> None:

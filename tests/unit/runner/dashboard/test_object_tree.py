@@ -22,6 +22,8 @@ from rolecall.runner.dashboard.object_tree import MASKED, MAX_OBJECTS, NO_MASK, 
 from rolecall.runner.dashboard.runs import RecordCache
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
+from rolecall.runner.record.run_record import Ending
+from rolecall.runner.runs.outcome import Outcome
 from tests.support.things import THING
 from tests.support.world import eventually
 from tests.unit.runner.dashboard.conftest import OPEN, Shown
@@ -284,6 +286,42 @@ async def test_events_are_newest_first_with_count_and_age(cluster_of_one: Cluste
     page = await cluster_of_one.page()
     assert '<time datetime="2026-11-26T10:00:00Z"' in page
     assert page.index("New") < page.index("Old")
+
+
+async def test_owned_objects_are_unknown_without_a_successful_run(cluster_of_one: Cluster) -> None:
+    """A run that fails early names nothing, and after a restart informers don't know the objects of earlier runs."""
+    cluster_of_one.add(CONFIG_MAP, "settings", is_known=False)
+    obj = cluster_of_one.shown.bench.tell(THING)
+    failed = Ending("failed", Outcome("failed"))
+    cluster_of_one.shown.add_run(obj, ending=failed)
+    view = await cluster_of_one.view()
+    assert (view["owned"], view["knowsOwned"]) == ([], False)
+    page = await cluster_of_one.page()
+    assert "Unknown: no run of this object has succeeded" in page
+    assert ">None.<" not in page.split('id="owned-title"')[1].split("</section>")[0]
+    cluster_of_one.add(CONFIG_MAP, "other")
+    assert [each["name"] for each in (await cluster_of_one.view())["owned"]] == ["other"]
+    assert "There may be others: no run" in await cluster_of_one.page()
+
+
+async def test_owned_objects_of_the_last_success_stay_known_after_a_failure(cluster_of_one: Cluster) -> None:
+    written = cluster_of_one.add(CONFIG_MAP, "settings", is_known=False)
+    lost = cluster_of_one.add(CONFIG_MAP, "lost", is_known=False)
+    cluster_of_one.add(CONFIG_MAP, "lost", "", is_known=False)
+    path = "/api/v1/namespaces/default/configmaps"
+    obj = cluster_of_one.shown.bench.tell(THING)
+    cluster_of_one.shown.add_run(obj, *(exchange("POST", path, each, each, 201) for each in (written, lost)), ident="1")
+    cluster_of_one.shown.add_run(obj, ident="2", ending=Ending("failed", Outcome("failed")))
+    view = await cluster_of_one.view()
+    assert ([each["name"] for each in view["owned"]], view["knowsOwned"]) == (["settings"], True)
+    for number in range(5):  # the record of the success is dropped, but informers know the object now
+        cluster_of_one.shown.add_run(obj, ident=f"3{number}", ending=Ending("failed", Outcome("failed")))
+    assert (await cluster_of_one.view())["knowsOwned"] is True
+
+
+async def test_object_without_owned_objects_has_none_after_a_success(cluster_of_one: Cluster) -> None:
+    cluster_of_one.shown.add_run(cluster_of_one.shown.bench.tell(THING))
+    assert '<p class="empty">None.</p>' in (await cluster_of_one.page()).split('id="owned-title"')[1]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 import asyncio
 import re
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,15 +11,18 @@ import pytest
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import ObjectKey
+from rolecall.runner.config.settings import Settings
 from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.dashboard.commands import Place
 from rolecall.runner.dashboard.objects import MAX_NAMESPACES, PAGE_SIZE, list_view
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import ListView, Query, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import RecordMemory
+from rolecall.runner.record.run_record import Ending, RecordMemory
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.serving.servers import SharedResults
 from tests.support.things import THING
 from tests.unit.fake_cluster import FakeCluster
@@ -180,7 +186,7 @@ async def test_filters_have_the_counts_of_the_rest_of_the_query(shown: Shown) ->
         states = (await shown.json(f"/?{query}"))["states"]
         assert (states["succeeded"], states["failed"], states["running"]) == (succeeded, failed, 0), query
         page = " ".join(re.sub("<[^>]*>", " ", (await shown.get(f"/?{query}"))[1]).split())
-        assert f"all {succeeded + failed} ▶ running 0 ✕ failed {failed}" in page
+        assert f"all {succeeded + failed} ✕ failed {failed} ▶ running 0" in page
     assert (await shown.json("/?kind=Other.v1"))["states"]["failed"] == 0
 
 
@@ -247,9 +253,114 @@ async def test_follower_is_reported(shown: Shown, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(shown.bench.manager, "has_settled", True)
     shown.bench.tell(THING)
     view = await shown.json("/")
-    assert view["replica"]["text"].startswith("This replica is a follower")
-    assert view["replica"]["isWorking"] is False
+    assert view["replica"]["text"].startswith("This replica is a follower: it shows no runs")
+    assert view["replica"]["text"].endswith("The leader is the operator on web-7d9f8-abcde.")
+    assert (view["replica"]["isWorking"], view["replica"]["command"]) == (False, "")
     assert view["rows"][0]["waitsFor"]["text"] == "this replica to lead, high priority"
+
+
+@pytest.mark.parametrize("path", ["/", f"/kinds/{kind_id(THING)}/default/one"])
+async def test_follower_names_the_pod_of_the_leader_and_the_command(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(shown.bench.manager, "leadership", Follower())
+    monkeypatch.setattr(shown.bench.manager, "has_settled", True)
+    shown.sources = replace(shown.sources, place=Place("web-system", "web-7d9f8-other", "8090"))
+    shown.bench.tell(THING)
+    command = "kubectl port-forward --namespace web-system pod/web-7d9f8-abcde 8090"
+    replica = (await shown.json(path))["replica"]
+    assert (replica["leader"], replica["command"]) == ("web-7d9f8-abcde", command)
+    assert f">{command}</code>" in (await shown.get(path))[1]
+    monkeypatch.setattr(Follower, "holder", "")
+    replica = (await shown.json(path))["replica"]
+    assert (replica["leader"], replica["command"]) == ("", "")
+    assert replica["text"].endswith("No replica leads at the moment.")
+
+
+async def test_place_is_that_of_the_pod(tmp_path: Path) -> None:
+    namespace, settings = tmp_path / "namespace", Settings(ui_bind_address="127.0.0.1:8090")
+    assert Place.here(settings, namespace) == Place("", socket.gethostname(), "8090")
+    namespace.write_text("web-system\n")
+    assert Place.here(settings, namespace).namespace == "web-system"
+
+
+async def test_failing_objects_come_first_also_while_they_run_again(shown: Shown) -> None:
+    for name in ("a", "b", "c", "d"):
+        shown.bench.tell(THING, name=name, status=conditions(Failure="True" if name in "bd" else "False"))
+    assert [row["name"] for row in (await shown.json("/"))["rows"]] == ["b", "d", "a", "c"]
+    while shown.bench.controller.queue.take()[0].name != "b":
+        pass
+    view = await shown.json("/")
+    assert [(row["name"], row["state"]) for row in view["rows"]][:2] == [("b", "running"), ("d", "failed")]
+    assert [row["name"] for row in (await shown.json("/?sort=name"))["rows"]] == ["a", "b", "c", "d"]
+
+
+def fail(shown: Shown, name: str, message: str, since: str = "2023-11-14T21:42:00Z") -> None:
+    """Add an object whose run has failed."""
+    failure = {"type": "Failure", "status": "True", "reason": "Failed", "lastTransitionTime": since}
+    obj = shown.bench.tell(THING, name=name, status={"conditions": [failure]})
+    shown.add_run(obj, ending=Ending("failed", Outcome("failed")), message=message)
+
+
+async def test_equal_failures_are_grouped_with_their_time(shown: Shown) -> None:
+    shown.bench.tell(THING, name="good", status=conditions(Successful="True"))
+    fail(shown, "other", "no quota")
+    for number in range(33):
+        since = f"2023-11-14T21:{50 - number:02}:00Z"
+        fail(shown, f"thing-{number}", f'Task "Make it": namespace "thing-{number}" is full', since)
+    (group,) = (await shown.json("/"))["groups"]
+    assert group["heading"] == "33 of 35 Things fail since 21:18"
+    assert (group["message"], group["count"], group["total"]) == ('Make it: namespace "…" is full', 33, 35)
+    assert [key["name"] for key in group["first"]] == ["thing-0", "thing-1", "thing-10"]
+    view = await shown.json(f"/?failure={group['id']}")
+    assert (view["found"], view["groups"], view["states"]["failed"]) == (33, [group], 34)
+    page = (await shown.get("/"))[1]
+    assert f'href="/?kind={kind_id(THING)}&amp;failure={group["id"]}"' in page
+    assert "33 objects with this failure" in (await shown.get(f"/?failure={group['id']}"))[1]
+    assert (await shown.json("/?failure=%27%3Cscript"))["query"]["failure"] == ""
+    assert [each["count"] for each in (await shown.json("/?q=thing-1"))["groups"]] == [11]
+
+
+async def test_failure_without_conditions_exists_since_its_first_run(shown: Shown) -> None:
+    object.__setattr__(shown.kind.watched.watch, "manage_status", False)
+    obj = shown.bench.tell(THING)
+    for number, outcome in enumerate(["failed", "succeeded", "failed", "failed"]):
+        started = datetime(2026, 11, 28, 7, number, tzinfo=UTC)
+        shown.add_run(obj, ident=str(number), started=started, ending=Ending(outcome, Outcome("failed")), message="no")
+    row = await only_row(shown)
+    assert row["failingSince"] == datetime(2026, 11, 28, 7, 2, tzinfo=UTC).timestamp()
+    assert (row["state"], row["message"]) == ("failed", "no")
+
+
+async def test_retry_shows_the_first_cause(shown: Shown) -> None:
+    obj = shown.bench.tell(THING)
+    for number, cause in enumerate(["Thing default/one: spec.size (generation 2)", "retry 1", "retry 2"]):
+        shown.add_run(obj, ident=str(number), causes=(cause,), ending=Ending("failed", Outcome("failed")), message="no")
+    for path in ("/", f"/kinds/{kind_id(THING)}/default/one", f"/kinds/{kind_id(THING)}/default/one/runs/2"):
+        page = (await shown.get(path))[1]
+        assert 'retry 2 <span class="minor">first: <bdi>spec.size (generation 2)</bdi></span>' in page, path
+
+
+async def test_object_has_commands_to_copy(shown: Shown) -> None:
+    shown.sources = replace(shown.sources, place=Place("web-system", "web-1", "8090", Path("/records")))
+    fail(shown, "one", "no")
+    path = f"/kinds/{kind_id(THING)}/default/one"
+    annotate = "kubectl annotate --overwrite --namespace default thing.test.rolecall.dev/one rolecall.dev/"
+    assert [each["command"] for each in (await shown.json(path))["commands"]] == [
+        f'{annotate}reconcile-requested-at="$(date)"',
+        f"{annotate}paused=true",
+        "kubectl logs --namespace web-system pod/web-1 | grep -w -e one",
+        "kubectl exec --namespace web-system pod/web-1 -- sh -c 'cat /records/*-7.*jsonl' >record.jsonl",
+        "rolecall record show record.jsonl",
+        "rolecall replay record.jsonl",
+    ]
+    shown.sources = replace(shown.sources, place=Place(records=Path("my records")))
+    shown.bench.tell(THING, "MODIFIED", annotations=PAUSED)
+    assert [each["command"] for each in (await shown.json(path))["commands"]][1:] == [
+        f"{annotate}paused-",
+        "rolecall record show 'my records'/*-7.*jsonl",
+        "rolecall replay 'my records'/*-7.*jsonl",
+    ]
 
 
 class Follower:

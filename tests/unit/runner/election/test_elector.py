@@ -205,6 +205,14 @@ async def test_each_renewal_reports_when_the_leader_must_have_ended(client: Dire
     assert ends == [14, 16, 18]
 
 
+async def test_follower_knows_the_holder(client: DirectClient, clock: ManualClock) -> None:
+    async with running(replica(client, clock)):
+        follower = replica(client, clock, "two")
+        assert follower.holder == ""
+        async with running(follower):
+            assert (follower.is_leading, follower.holder) == (False, "one")
+
+
 @pytest.mark.parametrize("is_deleted", [True, False])
 async def test_leader_takes_back_a_deleted_lease_or_one_without_a_holder(
     client: DirectClient, clock: ManualClock, *, is_deleted: bool

@@ -107,9 +107,21 @@ def test_line_reports_start_duration_causes_and_outcome() -> None:
 def test_lines_of_an_object_are_bounded_and_the_newest_come_first_until_it_is_forgotten() -> None:
     history = RunHistory()
     add(history, *map(str, range(MAX_LINES + 2)))
+    assert history.has_succeeded(DEMO, ONE)
     assert lines(history) == [str(number) for number in reversed(range(2, MAX_LINES + 2))]
     history.forget(DEMO, ONE)
     assert (history.last(DEMO, ONE), lines(history)) == (None, [])
+    assert not history.has_succeeded(DEMO, ONE)
+
+
+def test_line_of_a_retry_has_the_causes_of_the_first_failed_run() -> None:
+    history = RunHistory()
+    for causes in (("created", "retry 9"), ("retry 1",), ("retry 2",), ("spec.size", "retry 3"), ("retry 4",)):
+        record = make_record()
+        record.causes = causes
+        history.add(record)
+    found = [line.first_because for line in history.of(DEMO, ONE)]
+    assert found == [("spec.size",), (), ("created",), ("created",), ()]
 
 
 def test_last_line_of_an_object_stays_regardless_of_others() -> None:
