@@ -164,8 +164,9 @@ GUIDES = (
         "docs/guides/dashboard.md",
         "tests/integration/test_dashboard.py",
         left_out={
-            "make deploy IMG=registry.example/rolecall:0.1.0 COMPONENTS=dashboard": OF_DEPLOYMENT,
-            "kubectl port-forward --namespace rolecall-system deployment/rolecall 8090": OF_PODS,
+            "make deploy IMG=registry.example/web:0.1.0 COMPONENTS=dashboard": OF_DEPLOYMENT,
+            RECORDS_IN_A_CLUSTER[1]: OF_PODS,
+            "kubectl -n web-system port-forward pod/$pod 8090": OF_PODS,
         },
     ),
     Guide(

@@ -1,5 +1,6 @@
 import asyncio
 import re
+import shlex
 import socket
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,8 +17,8 @@ from rolecall.runner.controller.controller import Dispatcher
 from rolecall.runner.controller.informer import Reflector
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.dashboard.commands import Place
-from rolecall.runner.dashboard.objects import MAX_NAMESPACES, PAGE_SIZE, list_view
-from rolecall.runner.dashboard.sources import Kind, Sources
+from rolecall.runner.dashboard.objects import MAX_NAMESPACES, PAGE_SIZE, list_view, object_view
+from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
 from rolecall.runner.dashboard.views import ListView, Query, State, kind_id
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.record.recorder import Recorder
@@ -361,6 +362,16 @@ async def test_object_has_commands_to_copy(shown: Shown) -> None:
         "rolecall record show 'my records'/*-7.*jsonl",
         "rolecall replay 'my records'/*-7.*jsonl",
     ]
+
+
+async def test_names_in_commands_are_words_of_the_shell(shown: Shown) -> None:
+    name = "a; rm -rf $HOME 'x'"
+    shown.sources = replace(shown.sources, place=Place("web-system", "web-1", "8090"))
+    view = object_view(shown.sources, shown.kind, ObjectNote.of(ObjectKey(name, name), {}), None)
+    for each in view.commands:
+        words = shlex.split(each.command.replace('"$(date)"', "DATE"))
+        assert any(word in (name, f"thing.test.rolecall.dev/{name}") for word in words), words
+        assert ";" not in words
 
 
 class Follower:
