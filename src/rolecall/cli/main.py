@@ -25,6 +25,7 @@ EPILOG = """To get started:
 
 COMMANDS: Final = (
     "run",
+    "status",
     "validate",
     "plan",
     "crashtest",
@@ -43,7 +44,7 @@ COMMANDS: Final = (
 )
 """Every command, in the order of the help. Each has a module of its name in this package."""
 
-RUNNER_COMMANDS: Final = frozenset({"run", "record", "version"})
+RUNNER_COMMANDS: Final = frozenset({"run", "record", "status", "version"})
 """The commands that need no workbench."""
 
 

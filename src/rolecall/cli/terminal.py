@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TextIO
 
 import structlog
 
@@ -103,6 +103,17 @@ def progress_with_lines() -> Iterator[tuple[Callable[[str], None], Callable[[Ite
             status.start()
 
         yield status.update, show_above
+
+
+def width_of(stream: TextIO) -> int:
+    """Return the number of columns of a terminal, or of the variable COLUMNS if it is set; 0 for a file or a pipe."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # no terminal, or no file
+        return 0
 
 
 def print_lines(lines: Iterable[StyledLine]) -> None:

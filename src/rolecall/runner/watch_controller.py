@@ -42,11 +42,11 @@ from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reads.read_watches import ReadWatches
-from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
+from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, PERIOD_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
 from rolecall.runner.reconcile.kubernetes_events import WARNING, EventRecorder, EventReporter, EventSpec
 from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
-from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, Reconciler
+from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import (
     FAILURE,
     IN_PROGRESS,

@@ -21,8 +21,8 @@ from rolecall.runner.proxy.ownership import Owner, Ownership
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_watches import ReadWatches
+from rolecall.runner.reconcile.context import PERIOD_ANNOTATION
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
-from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.serving.metrics import OperatorMetrics

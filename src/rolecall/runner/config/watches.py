@@ -147,6 +147,32 @@ class ParsedWatches:
     unknown_keys: tuple[ConfigurationError, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedKind:
+    """A watched kind, and what its entry decides about its objects as others see them, without role or playbook."""
+
+    gvk: GVK
+    selector: LabelSelector = field(default_factory=LabelSelector)
+    reconcile_period_seconds: float | None = None
+    manage_status: bool = keys.MANAGE_STATUS.default
+
+
+def read_watched_kinds(path: Path, environment: Mapping[str, str]) -> tuple[WatchedKind, ...]:
+    """Return the kinds of a watches file, whose roles and playbooks don't have to exist.
+
+    Raise ConfigurationError for an entry whose kind or selector is invalid.
+    """
+    kinds: list[WatchedKind] = []
+    for number, raw in enumerate(_entries(path, environment), 1):
+        reader = MappingReader(raw, keys.ENTRY, f"{path}: entry {number}")
+        gvk, selector = _read_gvk(reader), _read_selector(reader)
+        if reader.errors:
+            raise reader.errors[0]
+        period = reader.read(keys.RECONCILE_PERIOD) or None
+        kinds.append(WatchedKind(gvk, selector, period, reader.read(keys.MANAGE_STATUS)))
+    return tuple(kinds)
+
+
 def load_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> tuple[Watch, ...]:
     """Read and check ``watches.yaml``; roles are searched from ``directory`` (default: the working directory).
 

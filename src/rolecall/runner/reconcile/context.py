@@ -1,7 +1,8 @@
 """The state of one reconcile, and the annotations by which users control runs.
 
 ``rolecall.dev/paused: "true"`` keeps runs from starting. A change of ``rolecall.dev/reconcile-requested-at`` to any
-value starts a run. Changing either annotation triggers a reconcile.
+value starts a run. ``ansible.sdk.operatorframework.io/reconcile-period`` sets the time until the next run. Changing one
+of these annotations triggers a reconcile.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # only imported if traces are exported
 
 PAUSED_ANNOTATION = "rolecall.dev/paused"
 RECONCILE_REQUESTED_AT_ANNOTATION = "rolecall.dev/reconcile-requested-at"
+PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
 
 
 def is_paused(obj: RawObject) -> bool:

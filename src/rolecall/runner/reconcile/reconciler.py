@@ -43,7 +43,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import SHORTEST_PERIOD_SECONDS, Cause, Priority
-from rolecall.runner.reconcile.context import ReconcileContext, is_paused
+from rolecall.runner.reconcile.context import PERIOD_ANNOTATION, ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
 from rolecall.runner.reconcile.pruner import PRUNE, Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
@@ -63,7 +63,6 @@ if TYPE_CHECKING:  # plans reconcile without metrics and traces
 
 logger = get_logger("reconciler")
 
-PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
 FINALIZER_REQUEUE_SECONDS = 5.0
 """The delay when an object was deleted during its run, as in the Go runner."""
 

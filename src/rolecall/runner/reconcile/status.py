@@ -288,7 +288,7 @@ def should_write(old: Status, new: Status, now: datetime) -> bool:
         return False
     if not is_equivalent(old, new):
         return True
-    completed = _completion(old)
+    completed = completion_of(old)
     return completed is None or now - completed >= REFRESH_AFTER
 
 
@@ -398,7 +398,7 @@ def _core(condition: dict[str, Any], with_generation: set[str]) -> dict[str, Any
     return {key: value for key, value in condition.items() if key not in dropped}
 
 
-def _completion(status: Status) -> datetime | None:
+def completion_of(status: Status) -> datetime | None:
     """Return the completion time of the last run that the status reports."""
     results = ((own_condition(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
     times = (parse_time(result.get("completion")) for result in results if isinstance(result, dict))

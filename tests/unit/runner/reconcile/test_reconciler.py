@@ -40,9 +40,9 @@ from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import Cause, Priority
 from rolecall.runner.reconcile import status_writer
-from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, ReconcileContext
+from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, PERIOD_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
-from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_success, period_seconds
+from rolecall.runner.reconcile.reconciler import after_success, period_seconds
 from rolecall.runner.reconcile.status import condition_of
 from rolecall.runner.runs.outcome import Counts, Outcome
 from rolecall.runner.runs.own_writes import PrimaryCause
