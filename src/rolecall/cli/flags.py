@@ -185,7 +185,9 @@ ANSIBLE = FlagGroup(
             "ansible-log-events",
             "log_events",
             ValueType("WORD", str.lower, choices=LOG_EVENTS),
-            "which events of a run are logged; the recap is always logged",
+            "which events of a run are logged: the starts of tasks and their failures, or their results instead of "
+            "their starts; the recap is always logged",
+            default_text="results with lines for people, else tasks",
         ),
     ),
 )
@@ -256,7 +258,7 @@ LOGS = FlagGroup(
             "zap-encoder",
             "encoder",
             choice(*ENCODERS),
-            "the log format; auto means console on a terminal and json otherwise",
+            "the log format; text are lines for people; auto means text on a terminal and json otherwise",
         ),
         Flag(
             "zap-log-level",

@@ -33,8 +33,9 @@ from rolecall.cli.parsing import (
     join_flag_values,
     settings_of,
 )
+from rolecall.cli.text_log import TextLog
 from rolecall.kube.errors import KubeError
-from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.settings import LogEvents, Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election import lease_guard
 from rolecall.system import logs
@@ -151,13 +152,14 @@ def settings_of_command(words: Sequence[str], program: Program) -> Settings | No
 
 def _run(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> int:
     _check(options, program, parser)
-    logs.configure(_log_settings(options, program), *([use_go_runner_wording] if program.is_drop_in else []))
+    is_text = _configure_logs(_log_settings(options, program), program)
     _warn_about_deprecated_flags(options)
     try:
         check_ansible_core()
     except ConfigurationError as error:
         return _failed(program, "Failed to find ansible-core.", error)
-    settings = settings_of(options, program.settings, os.environ)
+    defaults = replace(program.settings, log_events=LogEvents.RESULTS.value) if is_text else program.settings
+    settings = settings_of(options, defaults, os.environ)
     end_at = lease_guard.start_guard() if settings.leader_elect else None
 
     # Importing the operator takes a second, and neither the other commands nor the guard need it.
@@ -216,6 +218,15 @@ def _warn_about_deprecated_flags(options: argparse.Namespace) -> None:
             better = "it has no effect" if flag.replaced_by == "nothing" else f"use --{flag.replaced_by} instead"
             notice = f"Flag --{flag.name} has been deprecated, {better}"  # as the Go runner prints it
             logger.warning(notice)
+
+
+def _configure_logs(settings: LogSettings, program: Program) -> bool:
+    """Configure the log, and return whether its lines are for people."""
+    if is_text := logs.is_text(settings):
+        logs.configure(settings, text=TextLog(is_colored=logs.is_colored(), is_complete=settings.level == "debug"))
+    else:
+        logs.configure(settings, *([use_go_runner_wording] if program.is_drop_in else []))
+    return is_text
 
 
 def _log_settings(options: argparse.Namespace, program: Program) -> LogSettings:

@@ -1,12 +1,14 @@
-"""Logging: one line for each event, as JSON or, on a terminal, as text.
+"""Logging: one line for each event, as JSON or as text.
 
 Messages are constant and variable parts are keys, so that lines can be searched and counted. The keys of the current
 reconcile (kind, namespace, name, job) are bound once with ``structlog.contextvars`` and are on every line of its task.
-Lines are written to standard error; colors appear only on a terminal. Lines of libraries that use ``logging`` have the
-same format. Values of local variables are never logged, because they may be secrets.
+Lines are written to standard error; colors appear only on a terminal, and never with the variable NO_COLOR. Lines of
+libraries that use ``logging`` have the same format. Values of local variables are never logged, because they may be
+secrets.
 """
 
 import logging
+import os
 import sys
 import time
 import traceback
@@ -24,7 +26,10 @@ Logger = structlog.stdlib.BoundLogger
 Event = MutableMapping[str, Any]
 Processor = Callable[[Any, str, Event], Event]
 
-ENCODERS = ("auto", "json", "console")
+Renderer = Callable[[Any, str, Event], str]
+"""Returns the lines of an event, or raises structlog.DropEvent."""
+
+ENCODERS = ("auto", "json", "console", "text")
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -39,7 +44,11 @@ _NANOSECONDS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """The lowest level, the encoder (auto: console on a terminal, else json), stack traces and the format of times."""
+    """The lowest level, the encoder, stack traces and the format of times.
+
+    The encoder ``auto`` is ``text`` on a terminal if the program has lines for people, else ``console`` there, and
+    ``json`` elsewhere.
+    """
 
     level: str = "info"
     encoder: str = "auto"
@@ -53,8 +62,21 @@ def get_logger(name: str) -> Logger:
     return cast("Logger", structlog.get_logger(logger_name=name))
 
 
-def configure(settings: LogSettings, *wording: Processor) -> None:
-    """Configure logging for the whole process; the processors ``wording`` can change messages and keys."""
+def is_text(settings: LogSettings) -> bool:
+    """Return whether a program that has lines for people prints them."""
+    return settings.encoder == "text" or (settings.encoder == "auto" and sys.stderr.isatty())
+
+
+def is_colored() -> bool:
+    """Return whether standard error is a terminal with colors, and NO_COLOR doesn't switch them off."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def configure(settings: LogSettings, *wording: Processor, text: Renderer | None = None) -> None:
+    """Configure logging for the whole process; the processors ``wording`` can change messages and keys.
+
+    ``text`` writes the lines for people, for the encoder ``text``.
+    """
     number = LEVELS[settings.level]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -64,7 +86,7 @@ def configure(settings: LogSettings, *wording: Processor) -> None:
         _exception_formatter(LEVELS[settings.stacktrace_level]),
         *wording,
     ]
-    renderers = _renderers(settings.encoder)
+    renderers = [_make_printable, text] if text and is_text(settings) else _renderers(settings.encoder)
     structlog.configure(
         processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -82,12 +104,11 @@ def configure(settings: LogSettings, *wording: Processor) -> None:
 
 def _renderers(encoder: str) -> list[Any]:
     """Return the processors that write a line."""
-    on_terminal = sys.stderr.isatty()
-    if encoder == "console" or (encoder == "auto" and on_terminal):
+    if encoder in ("console", "text") or (encoder == "auto" and sys.stderr.isatty()):
         return [
             _make_printable,
             _console_stacktrace,
-            structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts"),
+            structlog.dev.ConsoleRenderer(colors=is_colored(), timestamp_key="ts"),
         ]
     renderer = structlog.processors.JSONRenderer(default=str, separators=(",", ":"))
     return [structlog.processors.EventRenamer("msg"), _order_keys, renderer]

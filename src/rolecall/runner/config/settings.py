@@ -19,10 +19,14 @@ logger = get_logger("cmd")
 
 
 class LogEvents(StrEnum):
-    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
+    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result.
+
+    TASKS are the starts of tasks and their failures, RESULTS their ends instead of their starts.
+    """
 
     NOTHING = "nothing"
     TASKS = "tasks"
+    RESULTS = "results"
     OUTPUT = "output"
     EVERYTHING = "everything"
 

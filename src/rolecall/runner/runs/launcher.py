@@ -16,6 +16,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.json_values import all_values
 from rolecall.kube.metadata import annotation_of, uid_of
+from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent, validated_options
 from rolecall.runner.config.settings import HIGHEST_VERBOSITY, LogEvents, Settings, parse_integer
@@ -44,6 +45,8 @@ MAX_KEPT_RUNS = 100
 
 _QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
 _TASK_STARTED = ("playbook_on_task_start", "playbook_on_handler_task_start")
+_RESULTS = {"runner_on_ok": "ok", "runner_on_skipped": "skipped"}
+_WITH_TASKS = (LogEvents.TASKS, LogEvents.RESULTS)
 _Shape = tuple[str, str, dict[str, str]]  # level, message, and the fields of the event with their names in the log
 _STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
 _EVENT: _Shape = (
@@ -184,7 +187,7 @@ class Launcher:
         """Return what to log; a verbosity from the object or from ANSIBLE_VERBOSITY includes the output of tasks."""
         configured = LogEvents(self.settings.log_events)
         is_verbose = _integer(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
-        return LogEvents.OUTPUT if is_verbose and configured is LogEvents.TASKS else configured
+        return LogEvents.OUTPUT if is_verbose and configured in _WITH_TASKS else configured
 
 
 def _printed(workspace: Workspace, ident: str) -> str:
@@ -232,6 +235,9 @@ def count_values(value: Any) -> int:
 
 def log_line(event: RunEvent, log_events: LogEvents) -> tuple[str, str, dict[str, Any]] | None:
     """Return level, message, and fields of the line for an event; None if the event isn't logged."""
+    is_debug = event.action in DEBUG_ACTIONS and event.name in ("runner_on_ok", "runner_item_on_ok")
+    if log_events is LogEvents.RESULTS and event.name in _RESULTS and not is_debug:
+        return _result_line(event)
     shape: _Shape | None = None
     if event.name == "playbook_on_stats":
         shape = _RECAP
@@ -239,15 +245,29 @@ def log_line(event: RunEvent, log_events: LogEvents) -> tuple[str, str, dict[str
         shape = _EVENT
     elif log_events is LogEvents.OUTPUT and event.task and event.stdout:
         shape = _OUTPUT
-    elif log_events is LogEvents.TASKS:
-        if event.action in DEBUG_ACTIONS and event.name in ("runner_on_ok", "runner_item_on_ok"):
-            shape = _MESSAGE if event.message else None
-        elif event.ignored and event.name == "runner_on_failed":
-            shape = _IGNORED
-        elif event.action not in _QUIET_ACTIONS or event.name not in _TASK_STARTED:
-            shape = _SHAPES.get(event.name)
+    elif log_events in _WITH_TASKS:
+        shape = _shape_of_task(event, log_events, is_debug=is_debug)
     if shape is None:
         return None
     level, message, names = shape
     values = {shown: getattr(event, name) for name, shown in {"task": "task", "host": "host", **names}.items()}
     return level, message, {shown: value for shown, value in values.items() if value != ""}
+
+
+def _shape_of_task(event: RunEvent, log_events: LogEvents, *, is_debug: bool) -> _Shape | None:
+    if is_debug:
+        return _MESSAGE if event.message else None
+    if event.ignored and event.name == "runner_on_failed":
+        return _IGNORED
+    if event.name in _TASK_STARTED and (log_events is LogEvents.RESULTS or event.action in _QUIET_ACTIONS):
+        return None
+    return _SHAPES.get(event.name)
+
+
+def _result_line(event: RunEvent) -> tuple[str, str, dict[str, Any]] | None:
+    """Return the line for the end of a task."""
+    if event.action in _QUIET_ACTIONS:
+        return None
+    result = "changed" if event.changed else _RESULTS[event.name]
+    fields = {"task": event.task, "result": result, "duration": format_duration(event.duration_seconds)}
+    return "info", "Task ended", fields

@@ -265,7 +265,7 @@ async def test_debug_logs_include_the_whole_output_and_the_success(launcher: Lau
     ]
 
 
-NOTHING, TASKS, OUTPUT, EVERYTHING = LogEvents
+NOTHING, TASKS, RESULTS, OUTPUT, EVERYTHING = LogEvents
 START = "playbook_on_task_start"
 
 
@@ -296,6 +296,26 @@ def rendered(event: RunEvent, log_events: LogEvents) -> str:
 )
 def test_tasks_are_logged(event: RunEvent, line: str) -> None:
     assert rendered(event, TASKS) == line
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (RunEvent(START, task="A", action="k8s"), ""),
+        (
+            RunEvent("runner_on_ok", task="A", action="k8s", changed=True, duration_seconds=0.095),
+            "info: Task ended task=A result=changed duration=95ms",
+        ),
+        (RunEvent("runner_on_ok", task="A", action="k8s"), "info: Task ended task=A result=ok duration=0s"),
+        (RunEvent("runner_on_skipped", task="A"), "info: Task ended task=A result=skipped duration=0s"),
+        (RunEvent("runner_on_ok", task="A", action="set_fact"), ""),
+        (RunEvent("runner_on_ok", task="A", action="debug", message="hi"), "info: Task message task=A message=hi"),
+        (RunEvent("runner_on_failed", message="no"), "error: Task failed reason=no"),
+        (RunEvent("runner_on_failed", message="no", ignored=True), "info: Task failed (ignored) reason=no"),
+    ],
+)
+def test_results_of_tasks_are_logged(event: RunEvent, line: str) -> None:
+    assert rendered(event, RESULTS) == line
 
 
 @pytest.mark.parametrize("log_events", LogEvents)
