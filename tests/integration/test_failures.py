@@ -49,6 +49,18 @@ BROKEN = {
         "- name: Give up\n  ansible.builtin.fail: {msg: no more coffee}\n",
         "Task 'Give up': no more coffee",
     ),
+    "invalid-object": (
+        """
+- name: Ask in vain
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: Service
+      metadata: {name: "{{ ansible_operator_meta.name }}", namespace: "{{ ansible_operator_meta.namespace }}"}
+      spec: {ports: []}
+""",
+        " is invalid: spec.ports: Required value (422)",
+    ),
 }
 
 

@@ -1,12 +1,18 @@
-"""The errors of requests to the API server.
+"""The errors of requests to the API server, and their texts for people.
 
 ``connection`` translates the exceptions of the official client and of aiohttp, so that no other module needs to know
 them. There is one class for each status that is handled separately. Messages are truncated, so that a large or secret
 payload is not logged.
+
+Modules of Ansible put the whole response into their message: the Status object, in JSON, as a Python literal, or
+escaped again. ``plain_errors`` replaces each by its own message.
 """
 
+import json
+import re
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from rolecall.kube.references import GVK
 
@@ -115,3 +121,121 @@ def from_status(status: int, body: object) -> ApiError:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR and any(each in message for each in _TOO_LARGE_FOR_ETCD):
         kind = TooLargeError
     return kind(status, reason, message, details)
+
+
+_MAX_SEARCHED: Final = 1 << 16
+"""How many characters of a text are searched: messages are cut to far fewer."""
+
+_MAX_UNESCAPED: Final = 1 << 13
+_MAX_OBJECTS: Final = 16
+_LEVELS: Final = 4
+"""How many times an object may be escaped, plus one."""
+
+_START: Final = re.compile(r'\{(?:\s|\\+n)*\\*"(?:kind|apiVersion|metadata|status|message|reason|details|code)\\*"\s*:')
+_CLIENT_ERROR: Final = re.compile(
+    r"\(?\d{3}\)?\s*\nReason: [^\n]*\n(?:HTTP response headers: [^\n]*\n)?HTTP response body: (?:b\\*['\"])?\Z"
+)
+"""What the Kubernetes client for Python puts in front of a response."""
+
+_LITERAL: Final = re.compile(r"b\\*['\"]\Z")
+_END_OF_LITERAL: Final = re.compile(r"(?:\s|\\+[nr])*\\*['\"]")
+_TRACEBACK: Final = re.compile(r"\s*Original traceback:.*", re.DOTALL)
+_CHARACTER: Final = re.compile(r"((?:\\x[0-9a-fA-F]{2})+)|((?:\\u[0-9a-fA-F]{4})+)|\\?(.)", re.DOTALL)
+_ESCAPED: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
+_FAILURE: Final = (re.compile(r'"kind"\s*:\s*"Status"'), re.compile(r'"status"\s*:\s*"Failure"'))
+_MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+_DECODER: Final = json.JSONDecoder(strict=False)
+
+
+def plain_errors(text: str) -> str:
+    """Return a text in which each Status object of a failure in JSON is replaced by its message and code.
+
+    An object may be in a Python literal, escaped several times, or cut at its end. Any other text stays as it is.
+    """
+    parts: list[str] = []
+    position = 0
+    for _ in range(_MAX_OBJECTS):
+        match = _START.search(text, position, _MAX_SEARCHED)
+        if match is None:
+            break
+        start = end = match.start()
+        client = _CLIENT_ERROR.search(text, position, start)
+        literal = _LITERAL.search(text, max(position, start - _LEVELS - 2), start)
+        message, end = _status_at(text, start, is_literal=literal is not None)
+        if not message:
+            parts.append(text[position:end])
+            position = end
+            continue
+        parts += [text[position : (client or literal or match).start()], message]
+        endings = ((literal, _END_OF_LITERAL), (client, _TRACEBACK))
+        for _, ending in (each for each in endings if each[0]):
+            found = ending.match(text, end)
+            end = found.end() if found else end
+        position = end if text[end:].strip() else len(text)
+    return "".join((*parts, text[position:]))
+
+
+def _status_at(text: str, start: int, *, is_literal: bool) -> tuple[str, int]:
+    """Return the message of the Status object that starts here, and its end in the text.
+
+    Without such an object, the message is empty, and the end is after its brace.
+    """
+    content = text[start:]
+    ends: Sequence[int] = range(start + 1, len(text) + 1)
+    cut = ""
+    for level in range(_LEVELS):
+        if level:
+            content, ends = _unescaped(content[:_MAX_UNESCAPED], ends)
+        elif is_literal:  # its own escapes come first
+            continue
+        try:
+            value, length = _DECODER.raw_decode(content)
+        except (ValueError, RecursionError):
+            cut = cut or _message_before_cut(content)
+            continue
+        if message := _message_of(value):
+            return message, ends[length - 1]
+        return "", start + 1
+    return (cut, len(text)) if cut else ("", start + 1)
+
+
+def _message_of(value: Any) -> str:
+    """Return the message and code of a Status object of a failure, an empty string for anything else."""
+    if not isinstance(value, dict) or (value.get("kind"), value.get("status")) != ("Status", "Failure"):
+        return ""
+    message, code = value.get("message"), value.get("code")
+    if not isinstance(message, str) or not message.strip():
+        return ""
+    return f"{message.strip()} ({code})" if type(code) is int else message.strip()
+
+
+def _message_before_cut(content: str) -> str:
+    """Return the message of a Status object whose end is missing, empty if it isn't one, or lacks the message."""
+    found = _MESSAGE.search(content)
+    if found is None or not all(each.search(content) for each in _FAILURE):
+        return ""
+    try:
+        message = str(json.loads(f'"{found[1]}"', strict=False))
+    except ValueError:  # cut within an escape
+        message = found[1]
+    message = message.strip().removesuffix("…").rstrip()
+    return f"{message}…" if message else ""
+
+
+def _unescaped(text: str, ends: Sequence[int]) -> tuple[str, list[int]]:
+    """Return a text without one level of backslashes, and the end of each of its characters in the original text.
+
+    ``ends`` has the ends of the given text's characters.
+    """
+    characters: list[str] = []
+    positions: list[int] = []
+    for match in _CHARACTER.finditer(text):
+        if match[1]:
+            found = bytes.fromhex(match[1].replace(r"\x", "")).decode("utf-8", errors="replace")
+        elif match[2]:
+            found = str(json.loads(f'"{match[2]}"'))
+        else:
+            found = _ESCAPED.get(match[0], match[3])
+        characters.append(found)
+        positions += [ends[match.end() - 1]] * len(found)
+    return "".join(characters), positions

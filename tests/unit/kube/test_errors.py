@@ -1,4 +1,8 @@
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolecall.kube.errors import (
     MESSAGE_LIMIT,
@@ -12,6 +16,7 @@ from rolecall.kube.errors import (
     TooLargeError,
     UnknownKindError,
     from_status,
+    plain_errors,
 )
 from rolecall.kube.references import GVK
 
@@ -90,3 +95,87 @@ def test_unknown_kind_error_names_kind() -> None:
 )
 def test_too_large_error_differs_from_temporary_error(status: int, message: str, *, is_too_large: bool) -> None:
     assert isinstance(from_status(status, {"message": message}), TooLargeError) is is_too_large
+
+
+MESSAGE = 'deployments.apps "web" is forbidden: User "system:serviceaccount:a:b" cannot patch it: it isn\'t é'
+FORBIDDEN = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "message": MESSAGE,
+    "reason": "Forbidden",
+    "details": {"name": "web", "group": "apps", "kind": "deployments"},
+    "code": 403,
+}
+BODY = json.dumps(FORBIDDEN, separators=(",", ":"), ensure_ascii=False)
+PLAIN = f"{MESSAGE} (403)"
+CLIENT_ERROR = "(403)\nReason: Forbidden\nHTTP response headers: HTTPHeaderDict({'Date': 'x'})\nHTTP response body: "
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (BODY, PLAIN),
+        (f"Failed to patch object: {BODY}\n", f"Failed to patch object: {PLAIN}"),
+        (f"Failed to patch object: {BODY.encode()}", f"Failed to patch object: {PLAIN}"),
+        (f"Failed: {(BODY + chr(10)).encode()!r}, twice: {BODY}!", f"Failed: {PLAIN}, twice: {PLAIN}!"),
+        (f"a {json.dumps(FORBIDDEN, indent=2, sort_keys=True)} b", f"a {PLAIN} b"),
+        (json.dumps({"error": FORBIDDEN}), f'{{"error": {PLAIN}}}'),
+        (json.dumps({"msg": BODY}), f'{{"msg": "{PLAIN}"}}'),
+        (json.dumps({"msg": json.dumps({"msg": BODY})}), '{"msg": "{\\"msg\\": \\"' + PLAIN + '\\"}"}'),
+        (json.dumps({"msg": f"Failed: {BODY.encode()!r}"}), f'{{"msg": "Failed: {PLAIN}"}}'),
+        (f"{CLIENT_ERROR}{BODY}\n\nOriginal traceback: \n  File x\n", PLAIN),
+        (f"Lookup: {CLIENT_ERROR}{BODY.encode()}\n\n", f"Lookup: {PLAIN}"),
+        (BODY.replace(',"code":403', ""), MESSAGE),
+    ],
+)
+def test_status_object_in_a_text_is_replaced_by_its_message(text: str, plain: str) -> None:
+    assert plain_errors(text) == plain
+
+
+@pytest.mark.parametrize("text", [BODY, str(BODY.encode()), json.dumps(BODY)[1:-1]], ids=["json", "bytes", "escaped"])
+def test_cut_status_object_is_replaced_by_the_start_of_its_message(text: str) -> None:
+    end = text.index("cannot")
+    assert plain_errors(f"Failed: {text[:end]}…") == f"Failed: {MESSAGE[: MESSAGE.index('cannot')].strip()}…"
+    complete = text[: text.index("reason")]
+    assert plain_errors(f"Failed: {complete}") == f"Failed: {MESSAGE}…"
+    without_message = f"Failed: {text[:60]}"
+    assert plain_errors(without_message) == without_message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no JSON",
+        '{"kind":"Status","status":"Success","message":"done"}',
+        '{"kind":"Pod","status":"Failure","message":"no"}',
+        '{"kind":"Status","status":"Failure"}',
+        '{"message":"no","code":403}',
+        "Reason: Forbidden\nHTTP response body: none",
+        "b'{}'",
+    ],
+)
+def test_other_texts_are_unchanged(text: str) -> None:
+    assert plain_errors(text) == text
+
+
+PIECES = st.sampled_from(
+    [*BODY, *map(str, FORBIDDEN), BODY[:40], BODY[40:], "\\", '"', "{", "}", "b'", "'", "\\x", "é"]
+)
+
+
+@given(st.lists(PIECES | st.text()).map("".join))
+def test_no_text_raises_and_none_gets_longer(text: str) -> None:
+    assert len(plain_errors(text)) <= len(text) + 1, "a cut is marked"
+    if '"Status' not in text and "Status\\" not in text:
+        assert plain_errors(text) == text
+
+
+@given(st.text(min_size=1).filter(str.strip), st.integers(0, 3), st.text(alphabet="abc .:"))
+def test_message_is_found_at_any_level_of_escapes(message: str, level: int, before: str) -> None:
+    text = json.dumps(FORBIDDEN | {"message": message})
+    for _ in range(level):
+        text = json.dumps(text)[1:-1]
+    assert plain_errors(before + text) == f"{before}{message.strip()} (403)"

@@ -8,7 +8,7 @@ tasks and hosts, messages, and statistics, and all objects share the operator, i
 a result that ``no_log`` hides: since ansible-core 2.19 even the printed text of such a task quotes its message. The
 message of a failed task is the most useful string in the result of a module: modules report failures in a message, in
 the output of a program, in a traceback, or in the items of a loop. Every failed task has one, regardless of the size of
-its result.
+its result. A Status object of Kubernetes in it is reduced to its message; the files of the run have the whole.
 """
 
 import json
@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from rolecall.kube.errors import plain_errors
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.config.content import ARGUMENT_SPECS
 from rolecall.runner.runs.discovery_image import PROXY_VARIABLE
@@ -148,6 +149,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
     data = _mapping(raw.get("event_data"))
     result = _mapping(data.get("res")) or _printed_result(name, str(raw.get("stdout") or ""))
     censored = "censored" in result or result.get("_ansible_no_log") is True
+    message = HIDDEN if censored else _debug_output(data, result) or result_message(result)
     stats = name == "playbook_on_stats"
     item = result.get("_ansible_item_label", result.get(str(result.get("ansible_loop_var", "item"))))
     duration = data.get("duration")
@@ -162,7 +164,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         action=_name(data.get("task_action")),
         host=_name(data.get("host")),
         item="" if censored else cut(to_text(item), _ITEM_LIMIT_BYTES),
-        message=HIDDEN if censored else cut(_debug_output(data, result) or result_message(result)),
+        message=cut(plain_errors(message) if name in _FAILED_EVENTS else message),
         stdout="" if censored else cut(strip_colors(to_text(raw.get("stdout"))), _STDOUT_LIMIT_BYTES),
         changed=result.get("changed") is True,
         censored=censored,

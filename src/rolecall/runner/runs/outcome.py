@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
+from rolecall.kube.errors import plain_errors
 from rolecall.kube.quantities import format_bytes, parse_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.prune.observations import Observations
@@ -321,11 +322,11 @@ class OutcomeBuilder:
             ended = (
                 "the play ended early" if ending.rc is None else f"ansible-playbook ended with exit code {ending.rc}"
             )
-            return cut(f"{ended}: {printed}" if printed else f"{ended} and printed nothing")
+            return cut(f"{ended}: {plain_errors(printed)}" if printed else f"{ended} and printed nothing")
         lines = lines[errors[-1] :]
         origin = next((number for number, line in enumerate(lines) if _ORIGIN_LINE.match(line)), len(lines))
         body = itertools.takewhile(str.strip, lines[:origin])
-        text = _ERROR_LINE.sub(r"\1", " ".join(line.strip() for line in body))
+        text = plain_errors(_ERROR_LINE.sub(r"\1", " ".join(line.strip() for line in body)))
         return cut(text + "".join(_ORIGIN_LINE.sub(r" (\1)", line) for line in lines[origin : origin + 1]))
 
 

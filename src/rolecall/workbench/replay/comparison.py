@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from rolecall.kube.errors import plain_errors
 from rolecall.kube.json_values import with_texts
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.reconcile.status import (
@@ -264,7 +265,9 @@ def replay_of(
     lines = RunLines.of_run(run)
     ending = run.ending
     failure = "" if ending.outcome == "succeeded" else "\n".join(map(str, ending.run.failures)) or NO_REASON
-    recorded = "" if record.end["outcome"] == "succeeded" else "\n".join(record.end["failures"]) or NO_REASON
+    recorded = (
+        "" if record.end["outcome"] == "succeeded" else plain_errors("\n".join(record.end["failures"])) or NO_REASON
+    )
     if stopped_at:  # the role did not continue from there, so the failures can't be compared
         failure = recorded = ""
     is_new_failure = bool(failure) and not recorded

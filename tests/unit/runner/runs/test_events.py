@@ -64,6 +64,18 @@ def test_censored_result_is_dropped() -> None:
     assert "s3cret" not in event.to_json()
 
 
+def test_failure_of_kubernetes_is_reduced_to_its_message_and_code_before_it_is_cut() -> None:
+    body = json.dumps(
+        {"kind": "Status", "status": "Failure", "details": "x" * 5000, "message": "pods is forbidden", "code": 403}
+    )
+    result = {"msg": f"Failed to patch object: {body.encode()!r}"}
+    assert (
+        read_event(raw_event("runner_on_failed", result)).message == "Failed to patch object: pods is forbidden (403)"
+    )
+    shown = read_event(raw_event("runner_on_ok", {"msg": body[:200]}, task_action="ansible.builtin.debug"))
+    assert shown.message == body[:200], "what the author prints stays"
+
+
 def test_variable_shown_by_debug_is_the_message() -> None:
     result = {"size": {"a": 1}, "changed": False, "_ansible_verbose_always": True, "_ansible_no_log": False}
     assert (
