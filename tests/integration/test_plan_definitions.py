@@ -178,7 +178,10 @@ def test_objects_fail_with_the_definitions_of_the_cluster_if_requested(
     assert code == FAILED
     assert lines[0] == "The project's CRDs differ from the cluster's: Team; planned with the cluster's"
     assert lines[2].startswith("2 of 2 would fail: ")
-    assert "missing required arguments: storage found in quota" in out
+    assert lines[2].endswith(
+        "Validation of arguments failed: missing required arguments: storage found in quota "
+        f"(Team {command.project.namespace}/blue, {command.project.namespace}/red)"
+    )
     assert lines[-1] == "2 objects planned, 0 unchanged, 2 would fail; 0 to create, 0 to change, 0 to delete"
 
 

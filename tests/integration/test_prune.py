@@ -382,6 +382,7 @@ async def test_plan_shows_what_becomes_obsolete(world: World, things: Things, tm
     (tmp_path / "edited.json").write_text(json.dumps(edited))
     _, printed = await planned(one, "-f", str(tmp_path / "edited.json"))
     assert f"- ConfigMap {world.namespace}/b: no longer named by the role, deleted after 1s" in printed
+    assert printed.endswith("1 object planned, 0 unchanged; 0 to create, 0 to change, 1 to delete\n")
     code, printed = await planned(one, one.gvk.kind, "one", "-n", world.namespace)
     assert (code, "obsolete" in printed) == (0, False)
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})

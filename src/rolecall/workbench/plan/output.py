@@ -36,6 +36,9 @@ _HEAD, _BAD = "bold", "red"
 MAX_NAMES: Final = 5
 """How many objects with equal findings are named."""
 
+MAX_REASON: Final = 300
+"""How many characters of a failure stand in the line of several objects."""
+
 
 def lines_of(
     plan: Plan, findings: tuple[Findings, ...], *, lists_unchanged: bool = True, is_verbose: bool = False
@@ -113,15 +116,17 @@ def _alone(found: Findings) -> Iterator[Line]:
 
 def _together(group: list[Findings], total: int) -> Iterator[Line]:
     """Yield what objects with equal findings have in common, and the details of the first as an example."""
-    found, failed = group[0], group[0].exit_code == ExitCode.FAILED
+    found = group[0]
     keys = [str(each.plan.key) for each in group[:MAX_NAMES]]
     more = f", and {len(group) - len(keys)} more" if len(group) > len(keys) else ""
-    what = f" {_summary(found)}" if failed else f": {_summary(found)}"
-    lines = found.failure.splitlines() if failed else []
-    reason = f": {escaped(lines[0])}" if lines else ""
-    yield Line(f"{len(group)} of {total}{what}{reason} ({found.plan.gvk.kind} {', '.join(keys)}{more})", _HEAD)
-    yield from (Line(f"    {escaped(line)}", _BAD) for line in lines[1:])
+    reason = escaped(" ".join(found.failure.split()))
+    is_cut = len(reason) > MAX_REASON
+    shown = f"{reason[:MAX_REASON]}…" if is_cut else reason
+    what = f" would fail: {shown}" if found.exit_code == ExitCode.FAILED else f": {_summary(found)}"
+    yield Line(f"{len(group)} of {total}{what} ({found.plan.gvk.kind} {', '.join(keys)}{more})", _HEAD)
     yield Line(f"  {_name(found)}, for example:")
+    if is_cut:
+        yield from paragraph("  fails: ", found.failure, _BAD)
     yield from _details(found, with_failure=False)
 
 

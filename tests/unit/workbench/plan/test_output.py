@@ -139,13 +139,16 @@ def test_objects_that_fail_for_the_same_reason_are_shown_once() -> None:
     assert found[-1].startswith("8 objects planned, 0 unchanged, 8 would fail; 7 to create")
 
 
-def test_reason_of_several_lines_follows_the_line_of_the_group() -> None:
-    one, two = (object_plan(name=name, failure=f"{name} has\nno \a way") for name in ("one", "two"))
-    assert rendered(one, two)[:3] == [
-        "2 of 2 would fail: one has (Foo ns/one, ns/two)",
-        "    no \\x07 way",
+def test_reason_of_several_lines_is_one_line_for_several_objects() -> None:
+    one, two = (object_plan(name=name, failure=f"{name} has\nno \x1b way") for name in ("one", "two"))
+    assert rendered(one, two)[:2] == [
+        "2 of 2 would fail: one has no \\x1b way (Foo ns/one, ns/two)",
         "  Foo ns/one, for example:",
     ]
+    long = "no\n" + 400 * "x"
+    found = rendered(*(object_plan(name=name, failure=long) for name in ("one", "two")))
+    assert found[0] == f"2 of 2 would fail: no {297 * 'x'}… (Foo ns/one, ns/two)"
+    assert found[2:4] == ["  fails: no", f"    {400 * 'x'}"]
 
 
 def test_equal_changes_are_shown_once_whatever_the_names_of_their_objects() -> None:
