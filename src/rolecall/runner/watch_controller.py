@@ -47,6 +47,7 @@ from rolecall.runner.reconcile.kubernetes_events import WARNING, EventRecorder, 
 from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.reconciler import Reconciler
+from rolecall.runner.reconcile.second_operator import SecondOperator
 from rolecall.runner.reconcile.status import (
     FAILURE,
     IN_PROGRESS,
@@ -136,6 +137,7 @@ class WatchController:
             watches=context.read_watches,
             clock=manager.clock,
         )
+        self._second_operator = SecondOperator(watch.gvk)
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.primaries.on_restore = self._on_restore
@@ -147,7 +149,7 @@ class WatchController:
         if shards is not None:
             request_scan = self.orphaned_workspaces.request_scan
             priority_of = partial(initial_priority, manages_status=watch.manage_status)
-            sharded = ShardedPrimaries(watch, shards, self.queue, priority_of, request_scan, self.reads.forget)
+            sharded = ShardedPrimaries(watch, shards, self.queue, priority_of, request_scan, self._hand_over)
             self.primaries.subscribe(sharded.on_change)
             shards.kinds.append(sharded)
         reconcile = self.reconciler.reconcile
@@ -197,7 +199,9 @@ class WatchController:
             pruner=pruner,
             primaries=primaries,
             launcher=launcher,
-            status=StatusWriter(primaries, readiness, report, settings.moves_changed_conditions, now),
+            status=StatusWriter(
+                primaries, readiness, report, settings.moves_changed_conditions, now, self._second_operator
+            ),
             self_triggers=self._self_triggers,
             events=EventReporter(context.events.record),
             default_period_seconds=settings.reconcile_period_seconds,
@@ -206,6 +210,11 @@ class WatchController:
             reads=self.reads,
             tracer=context.tracer,
         )
+
+    def _hand_over(self, key: ObjectKey) -> None:
+        """Drop what this replica knows about an object that another one reconciles from now on."""
+        self.reads.forget(key)
+        self._second_operator.forget(key)
 
     def content_changed(self) -> None:
         """Retry all failed objects soon, because the files of the role have changed."""
@@ -263,6 +272,7 @@ class WatchController:
     def _on_restore(self) -> None:
         """Run every object again: the cluster was restored, so what past runs wrote and read may be lost."""
         self._self_triggers.forget_versions()
+        self._second_operator.forget_all()
         for entry in self.primaries.store:
             if self.watch.selector.matches(entry.labels):
                 self.queue.add(entry.key, Cause("the cluster was restored", priority=Priority.LOW))

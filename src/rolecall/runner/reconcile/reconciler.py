@@ -341,6 +341,7 @@ class Reconciler:
         self.rejected.discard(key)
         self.self_triggers.forget(key)
         self.events.forget(key)
+        self.status.forget(key)
         if self.reads is not None:
             self.reads.forget(key)
         if self.pruner is not None:

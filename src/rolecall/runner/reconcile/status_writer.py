@@ -37,6 +37,7 @@ from rolecall.kube.metadata import generation_of, is_later, resource_version_of,
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.election.elector import LeadershipLostError
+from rolecall.runner.reconcile.second_operator import SecondOperator
 from rolecall.runner.reconcile.status import (
     ConditionContext,
     Readiness,
@@ -166,6 +167,9 @@ class StatusWriter:
     now: Callable[[], float] = SYSTEM_CLOCK.now
     """The wall clock of the times in conditions, in seconds."""
 
+    second_operator: SecondOperator | None = None
+    """Receives each object that is read for its status, and each as it is afterwards."""
+
     async def mark_running(self, primary: RawObject) -> RawObject | None:
         """Mark a run as in progress and return the object as written; None if it was deleted or cannot be written.
 
@@ -211,6 +215,11 @@ class StatusWriter:
             self.report(primary, f"The schema of the CRD drops {names}, or a part: add what the watch maps to it")
         return stored
 
+    def forget(self, key: ObjectKey) -> None:
+        """Drop the state of a deleted object."""
+        if self.second_operator is not None:
+            self.second_operator.forget(key)
+
     async def _write_until_done(
         self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = True
     ) -> Status:
@@ -220,12 +229,24 @@ class StatusWriter:
     async def _write_once(
         self, primary: RawObject, update: Update, generation: int | None = None, *, may_reduce: bool = False
     ) -> RawObject:
-        """Read, update, and replace; return the object as it is afterwards. Raise NotFoundError if it was deleted.
+        """Do what ``_update_once`` does, and compare the conditions with those that the last call has left."""
+        obj = await self.primaries.read_again(primary)
+        if self.second_operator is None:
+            return await self._update_once(obj, update, generation, may_reduce=may_reduce)
+        self.second_operator.check(obj)
+        self.second_operator.forget(ObjectKey.of_object(obj))  # a write without a response may have succeeded
+        written = await self._update_once(obj, update, generation, may_reduce=may_reduce)
+        self.second_operator.left(written)
+        return written
+
+    async def _update_once(
+        self, obj: RawObject, update: Update, generation: int | None, *, may_reduce: bool
+    ) -> RawObject:
+        """Update and replace; return the object as it is afterwards. Raise NotFoundError if it was deleted.
 
         ``generation`` is the one that the new status describes, None for the current one. That of a built-in kind isn't
         written: there, ``observedGeneration`` describes the work of Kubernetes.
         """
-        obj = await self.primaries.read_again(primary)
         now, old = datetime.fromtimestamp(self.now(), UTC), status_of(obj)
         is_outcome = generation is not None
         generation = generation_of(obj) if generation is None else generation
