@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 DIFFERENT = 2
 NARROWER_SECRETS = (
-    "with it, the account of the operator can read every Secret; narrower: name Secret in the blacklist of the watch "
-    "(a changed Secret then starts no run), use a fixed name (the rule then has resourceNames), or watch only some "
-    "namespaces, with Roles"
+    "narrower: name Secret in the blacklist of the watch (a changed Secret then starts no run), use a fixed name (the "
+    "rule then has resourceNames), or watch only some namespaces, with Roles"
 )
 _PROJECT = Path()
 """The value of ``--write`` without a directory."""
@@ -199,14 +198,15 @@ def _update(
 
 
 def _all_secrets(needed: "dict[Permission, set[str]]") -> Iterator[str]:
-    """Yield a line if the operator needs to list or watch Secrets regardless of their names."""
+    """Yield lines if the operator needs to list or watch Secrets regardless of their names, and so can read each."""
     from rolecall.workbench.permissions.manifests import reads_all_secrets  # noqa: PLC0415
 
     wide = [each for each in needed if reads_all_secrets(each)]
     if wide:
         verbs = " and ".join(sorted({each.verb for each in wide}))
         reasons = "; ".join(sorted({reason for each in wide for reason in needed[each]}))
-        yield f"all Secrets: {verbs}, for {reasons}: {NARROWER_SECRETS}"
+        yield f"all Secrets: {verbs}, for {reasons}"
+        yield NARROWER_SECRETS
 
 
 def _diff(update: "Update") -> Iterator[str]:
