@@ -116,8 +116,8 @@ GUIDES = (
         "docs/guides/migrate.md",
         "tests/integration/test_migrate_guide.py",
         left_out={
-            "uv sync --locked --group core-2-18 --python 3.12": OF_MATRIX,
-            "source .venv/bin/activate": OF_MATRIX,
+            "UV_PROJECT_ENVIRONMENT=.venv-2.18 uv sync --locked --group core-2-18 --python 3.12": OF_MATRIX,
+            "source .venv-2.18/bin/activate": OF_MATRIX,
             REMOVE_OBSERVED_GENERATION: "a test of its own runs it for objects that another program reconciles",
         },
     ),
