@@ -149,6 +149,7 @@ GUIDES = (
         },
     ),
     Guide("docs/guides/least-privilege.md", "tests/integration/test_least_privilege_guide.py"),
+    Guide("docs/guides/operate.md", "tests/integration/test_operate_guide.py"),
     Guide("docs/guides/update.md", "tests/integration/test_update_guide.py"),
     Guide("docs/guides/olm.md", "tests/integration/test_olm.py", left_out=OF_OLM),
     Guide(
