@@ -45,7 +45,7 @@ def _first_record(directory: Path, operator: OperatorProcess) -> Path:
         if found:
             return found[0]
         time.sleep(POLL_SECONDS)
-    sys.exit(f"no run succeeded within {TIMEOUT_SECONDS:.0f} s:\n{operator.tail()}")
+    sys.exit(f"no run succeeded within {TIMEOUT_SECONDS:.0f} s:\n{operator.warnings()}")
 
 
 def main() -> None:

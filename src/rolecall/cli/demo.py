@@ -40,6 +40,13 @@ def add_parser(commands: Any) -> None:
         metavar="DURATION",
         help="give up after this time (default: %(default)s)",
     )
+    parser.add_argument(
+        "--record-dir",
+        type=Path,
+        metavar="DIR",
+        help="write records of the runs into this directory, for 'rolecall rbac': the operator gets all permissions, "
+        "and each object has a second run",
+    )
     parser.set_defaults(handler=_demo)
 
 
@@ -65,6 +72,7 @@ def _demo(options: argparse.Namespace) -> int:
                     options.name,
                     options.keep,
                     options.timeout,
+                    options.record_dir and options.record_dir.resolve(),
                     state_directory=Path(state) if state else None,
                 ),
                 console,

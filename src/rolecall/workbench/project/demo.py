@@ -10,82 +10,37 @@ import copy
 import os
 import shlex
 import sys
-import time
 import webbrowser
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import yaml
 from rich.console import Console
-from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
 
-from rolecall.kube.client import Client
-from rolecall.kube.metadata import metadata_of, status_of
-from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.files import SUFFIX
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import write_private
 from rolecall.workbench.controlplane.cluster import ControlPlane
 from rolecall.workbench.controlplane.errors import ControlPlaneError
-from rolecall.workbench.project.demo_inputs import Applier, Goal, OperatorProcess, read_demo_file, read_manifests
+from rolecall.workbench.project.demo_inputs import (
+    Applier,
+    Goal,
+    OperatorProcess,
+    read_demo_file,
+    read_manifests,
+    unwatched_samples,
+    watched_kinds,
+)
+from rolecall.workbench.project.demo_progress import NotReadyError, Progress
 
-_DONE, _WAITING = "done", "…"
-LOOK_EVERY_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The columns of one object."""
-
-    kind: str
-    name: str
-    condition: str
-    values: str
-    took: str
-    is_done: bool
-
-
-@contextmanager
-def status_table(console: Console) -> Iterator[Callable[[list[Row]], None]]:
-    """Yield a function that shows the current rows: as a live table on a terminal, otherwise as a line per change.
-
-    The last table stays on a terminal; otherwise it is printed at the end.
-    """
-    if console.is_terminal:
-        with Live(console=console, auto_refresh=False) as live:
-            yield lambda rows: live.update(_table(rows), refresh=True)
-        return
-    shown: dict[tuple[str, str], Row] = {}
-
-    def show(rows: list[Row]) -> None:
-        for row in rows:
-            if shown.get((row.kind, row.name)) != row:
-                shown[row.kind, row.name] = row
-                mark = _DONE if row.is_done else _WAITING
-                line = f"{row.kind:<11} {row.name:<40} {row.condition:<11} {row.values}  {row.took:>7}  {mark}"
-                console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-    yield show
-    if shown:
-        console.print(_table(shown.values()))
-
-
-def _table(rows: Iterable[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("KIND", "OBJECT", "CONDITION", "STATUS", "LAST RUN", ""):
-        # You need names in full to use them; only the status may take several lines.
-        table.add_column(title, no_wrap=title != "STATUS", overflow="fold")
-    for row in rows:
-        mark = f"[green]{_DONE}[/green]" if row.is_done else _WAITING
-        table.add_row(*map(escape, (row.kind, row.name, row.condition, row.values, row.took)), mark)
-    return table
+DEFAULT_NAME = "demo"
+RECORDS = "records"
+"""The directory for records that the remedy names."""
 
 
 def next_steps(
@@ -97,7 +52,7 @@ def next_steps(
     newest = max(records.glob(f"*{SUFFIX}"), default=None)
     show = f"\n  rolecall record show {shlex.quote(str(newest))}" if newest else ""
     programs = shlex.quote(f"{plane.program_directory}:{Path(sys.executable).parent}")
-    look = f"\nLook at it: {operator.page}" if operator.page else ""
+    look = f"\nLook at it: {operator.runs.page}" if operator.runs.page else ""
     return f"""
 Everything is still running.{look}
 To use it:
@@ -146,9 +101,12 @@ class Options:
     """The options of ``rolecall demo``."""
 
     project: Path
-    name: str = "demo"
+    name: str = DEFAULT_NAME
     keep: bool = False
     timeout_seconds: float = 300.0
+    records: Path | None = None
+    """The directory for the records of the runs; the operator then has all permissions."""
+
     state_directory: Path | None = None
     """The directory for the state of all control planes; None means the default."""
 
@@ -163,12 +121,13 @@ def run_demo(options: Options, console: Console) -> int:
     demo_file = read_demo_file(options.project / "demo.yaml")
     samples = [obj for path in demo_file.samples for obj in read_manifests(path)]
     definitions = [obj for path in demo_file.definitions for obj in read_manifests(path)]
-    account = next(ObjectKey.of_object(obj) for obj in definitions if obj["kind"] == "ServiceAccount")
+    account = _account(definitions)
+    goals = _watched_goals(options.project, demo_file.goals, samples, definitions, console)
     plane = ControlPlane(options.name, state_directory=options.state_directory, report=console.print)
     operator: OperatorProcess | None = None
     succeeded = False
-    records = plane.layout.root / "records"
-    kept_operators = _operators_with(records)
+    records = options.records or plane.layout.root / "records"
+    kept_operators = _operators_of(plane.layout.root)
     if kept_operators or not plane.start():
         ends = [f"kill {pid}; " for pid in kept_operators] + [f"rolecall cluster stop --name {options.name}"]
         raise ControlPlaneError(
@@ -179,30 +138,95 @@ def run_demo(options: Options, console: Console) -> int:
         console.print(f"The control plane is ready: KUBECONFIG={plane.kubeconfig}")
         applier = Applier(plane.kubeconfig)
         console.print(f"Applied {len(apply_in_thread(applier, definitions))} definitions")
-        kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
-        arguments = ("--record-dir", str(records), "--ui-bind-address", "127.0.0.1:0") if options.keep else ()
+        kubeconfig, role = plane.kubeconfig, "administrator, so that the records have every request"
+        if not options.records:
+            kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
+            role = f"service account {account}"
+        page = ("--ui-bind-address", "127.0.0.1:0") if options.keep else ()
+        arguments = ("--record-dir", str(records), *page) if options.keep or options.records else ()
         operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log", arguments)
         operator.start()
-        console.print(f"Started the operator as service account {account} (process {operator.pid})")
-        console.print(f"Applied {len(apply_in_thread(applier, samples))} sample objects")
-        namespaces = {str(metadata_of(obj)["namespace"]) for obj in samples if metadata_of(obj).get("namespace")}
-        progress = _Progress(demo_file.goals, tuple(sorted(namespaces)), operator, options.timeout_seconds)
-        succeeded = asyncio.run(progress.until_done(plane.kubeconfig, console))
+        console.print(f"Started the operator as {role} (process {operator.pid})")
+        applied = apply_in_thread(applier, samples)
+        console.print(f"Applied {len(applied)} sample objects")
+        namespaces = tuple(sorted({key.namespace for key in applied if key.namespace}))
+        progress = Progress(goals, namespaces, operator, options.timeout_seconds, bool(options.records))
+        succeeded = _succeeds(progress, plane.kubeconfig, options, console)
     finally:
         if not (options.keep and operator and not operator.has_ended):
             if operator:
                 operator.stop()
             plane.stop()
+    if succeeded and options.records:
+        console.print(f"The records of the runs are in {options.records}. Add the permissions that they needed:")
+        console.print(_rbac_command(options), markup=False, highlight=False, soft_wrap=True)
     if options.keep and not operator.has_ended:
         operator.read_log()
-        kinds = tuple(goal.gvk for goal in demo_file.goals)
+        kinds = tuple(goal.gvk for goal in goals)
         edited = write_edited_sample(samples, kinds, plane.layout.root / "edited-sample.yaml")
         console.print(next_steps(plane, operator, records, kinds, edited), soft_wrap=True, highlight=False)
-        open_page(operator.page, os.environ, is_terminal=console.is_terminal)
+        open_page(operator.runs.page, os.environ, is_terminal=console.is_terminal)
     return 0 if succeeded else 1
 
 
-def apply_in_thread(applier: Applier, objects: Iterable[RawObject]) -> list[str]:
+def _succeeds(progress: Progress, kubeconfig: Path, options: Options, console: Console) -> bool:
+    """Show the progress, and return whether every object has reached its goal; print the reason if it hasn't."""
+    try:
+        took = asyncio.run(progress.until_done(kubeconfig, console))
+    except NotReadyError as error:
+        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        if error.is_denied and not options.records:
+            console.print(remedy(options), markup=False, highlight=False, soft_wrap=True)
+        return False
+    console.print(f"Every sample has reached its end state after {took}")
+    return True
+
+
+def _account(definitions: Iterable[RawObject]) -> ObjectKey:
+    """Return the first ServiceAccount. Raise ValueError if there is none."""
+    for obj in definitions:
+        if obj.get("kind") == "ServiceAccount":
+            return ObjectKey.of_object(obj)
+    raise ValueError("demo.yaml: the definitions contain no ServiceAccount; the operator runs as the first one")
+
+
+def _watched_goals(
+    project: Path, goals: tuple[Goal, ...], samples: list[RawObject], definitions: list[RawObject], console: Console
+) -> tuple[Goal, ...]:
+    """Return the goals of watched kinds, and print the samples of others. Raise ValueError if none is left."""
+    watched = watched_kinds(project)
+    if watched is None:
+        return goals
+    kept = tuple(goal for goal in goals if (goal.gvk.group, goal.gvk.kind) in watched)
+    unwatched = unwatched_samples(samples, definitions, watched)
+    unwatched |= {goal.gvk: unwatched.get(goal.gvk, []) for goal in goals if goal not in kept}
+    for gvk, keys in unwatched.items():
+        what = f"{gvk.kind} {', '.join(map(str, keys))}" if keys else f"any {gvk.kind}"
+        text = f"Not waiting for {what}: the kind {gvk.kind} of {gvk.api_version} isn't in watches.yaml"
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
+    if goals and not kept:
+        raise ValueError(f"no kind of the goals in {project / 'demo.yaml'} is in watches.yaml: add one")
+    return kept
+
+
+def remedy(options: Options) -> str:
+    """Return the commands that add missing permissions, as text."""
+    name = f" --name {shlex.quote(options.name)}" if options.name != DEFAULT_NAME else ""
+    enter = "" if options.project == Path.cwd() else f"\n  cd {shlex.quote(str(options.project))}"
+    return f"""
+The operator's service account lacks a permission. Record the runs with all permissions, add those that they needed to
+the project's roles, and try again:{enter}
+  rolecall demo{name} --record-dir {RECORDS}
+{_rbac_command(replace(options, records=Path(RECORDS), project=Path.cwd()))}
+  rolecall demo{name}"""
+
+
+def _rbac_command(options: Options) -> str:
+    enter = "" if options.project == Path.cwd() else f"  cd {shlex.quote(str(options.project))}\n"
+    return f"{enter}  rolecall rbac --from {shlex.quote(str(options.records))} --write"
+
+
+def apply_in_thread(applier: Applier, objects: Iterable[RawObject]) -> list[ObjectKey]:
     """Apply objects as ``Applier.apply`` does; a signal raises KeyboardInterrupt only afterwards.
 
     An exception in the middle of a request can leave a lock of the client's connections held, which the client then
@@ -211,66 +235,13 @@ def apply_in_thread(applier: Applier, objects: Iterable[RawObject]) -> list[str]
     return asyncio.run(run_in_thread(lambda: applier.apply(objects)))
 
 
-def _operators_with(records: Path) -> list[int]:
-    """Return the operators that write records to a directory, as that of a kept demo does."""
+def _operators_of(root: Path) -> list[int]:
+    """Return the operators that use the control plane with its state in this directory, as that of a kept demo does."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):  # it has exited, or belongs to another user
             # The processes that an operator forks have its command line, but not a session of their own.
-            if str(records) in process.cmdline() and os.getsid(process.pid) == process.pid:
+            is_operator = "run" in process.cmdline() and os.getsid(process.pid) == process.pid
+            if is_operator and Path(process.environ().get("KUBECONFIG", "")).is_relative_to(root):
                 found.append(process.pid)
     return found
-
-
-@dataclass(slots=True)
-class _Progress:
-    """Poll the objects of the goals' kinds in the samples' namespaces until all are done or the time is up."""
-
-    goals: tuple[Goal, ...]
-    namespaces: tuple[str, ...]
-    operator: OperatorProcess
-    timeout_seconds: float
-
-    async def until_done(self, kubeconfig: Path, console: Console) -> bool:
-        """Show the table and return whether every object was done in time."""
-        started = time.monotonic()
-        async with await Client.connect(str(kubeconfig)) as client:
-            with status_table(console) as show:
-                while True:
-                    rows = await self._rows(client)
-                    show(rows)
-                    found = {row.kind for row in rows}
-                    done = all(goal.gvk.kind in found for goal in self.goals) and all(row.is_done for row in rows)
-                    took = time.monotonic() - started
-                    if done or self.operator.has_ended or took > self.timeout_seconds:
-                        break
-                    await asyncio.sleep(LOOK_EVERY_SECONDS)
-        if done:
-            console.print(f"Every sample has reached its end state after {format_duration(round(took, 1))}")
-        else:
-            self._explain(console, rows)
-        return done
-
-    async def _rows(self, client: Client) -> list[Row]:
-        self.operator.read_log()
-        rows = []
-        for goal in self.goals:
-            for namespace in self.namespaces:
-                async for objects, _ in client.list_pages(goal.gvk, namespace):
-                    rows += [self._row(goal, obj) for obj in objects]
-        return rows
-
-    def _row(self, goal: Goal, obj: RawObject) -> Row:
-        """Return the row of an object, with the most important condition that is true."""
-        name = str(ObjectKey.of_object(obj))
-        conditions = [each for each in status_of(obj).get("conditions") or () if isinstance(each, dict)]
-        true = {each.get("type") for each in conditions if each.get("status") == "True"}
-        condition = next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")
-        took = self.operator.last_runs.get((goal.gvk.kind, name), "")
-        return Row(goal.gvk.kind, name, condition, goal.values(obj), took, goal.is_reached(obj))
-
-    def _explain(self, console: Console, rows: list[Row]) -> None:
-        waiting = ", ".join(f"{row.kind} {row.name}" for row in rows if not row.is_done) or "no objects found"
-        why = "the operator exited" if self.operator.has_ended else f"timed out after {self.timeout_seconds:.0f} s"
-        console.print(f"Not done: {waiting} ({why}). The last lines of the operator's log:", style="red")
-        console.print(self.operator.tail(), markup=False, highlight=False, soft_wrap=True)

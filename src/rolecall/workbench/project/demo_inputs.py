@@ -10,7 +10,6 @@ new kind a moment after it has accepted its definition. Only plain lists of ``re
 The operator runs as a child process with a kubeconfig. Its log, written to a file, contains the duration of each run.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -28,13 +27,15 @@ from openshift.dynamic.exceptions import NotFoundError, ResourceNotFoundError
 
 from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.workbench.project.demo_runs import RunLog, last_warnings
 
 KUSTOMIZATION = "kustomization.yaml"
 ESTABLISHED_SECONDS = 20
 _POLL_SECONDS = 0.1
 
 STOP_SECONDS = 30.0
-PAGE_MESSAGE = "Serving the dashboard"
+DEFAULT_NAMESPACE = "default"
+"""The namespace of an object without one, as for kubectl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +115,49 @@ def read_manifests(path: Path) -> Iterator[RawObject]:
         yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
 
 
+def watched_kinds(project: Path) -> frozenset[tuple[str, str]] | None:
+    """Return the group and kind of each entry of watches.yaml, None if it can't be read: the operator reports why."""
+    try:
+        found = yaml.safe_load((project / "watches.yaml").read_text(encoding="utf-8")) or []
+        return frozenset((str(each.get("group") or ""), str(each["kind"])) for each in found)
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def unwatched_samples(
+    samples: Iterable[RawObject], definitions: Iterable[RawObject], watched: frozenset[tuple[str, str]]
+) -> dict[GVK, list[ObjectKey]]:
+    """Return the samples whose kind is defined by the project, but not watched, by kind."""
+    specs = [each["spec"] for each in definitions if each.get("kind") == "CustomResourceDefinition"]
+    defined = {(spec["group"], spec["names"]["kind"]) for spec in specs} - watched
+    found: dict[GVK, list[ObjectKey]] = {}
+    for gvk, key in ((GVK.of_object(each), ObjectKey.of_object(each)) for each in samples):
+        if (gvk.group, gvk.kind) in defined:
+            found.setdefault(gvk, []).append(key)
+    return found
+
+
 class Applier:
     """Apply objects to the cluster of a kubeconfig file."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._client = DynamicClient(new_client_from_config(str(kubeconfig)))
 
-    def apply(self, objects: Iterable[RawObject]) -> list[str]:
-        """Apply the objects in order and return ``Kind namespace/name`` for each.
+    def apply(self, objects: Iterable[RawObject]) -> list[ObjectKey]:
+        """Apply the objects in order and return the namespace and name of each: a missing namespace is the default one.
 
         Raise TimeoutError if a CustomResourceDefinition does not become established.
         """
         return [self._apply(obj) for obj in objects]
 
-    def _apply(self, obj: RawObject) -> str:
+    def _apply(self, obj: RawObject) -> ObjectKey:
         gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
         resource = self._resource(gvk)
+        key = ObjectKey((key.namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", key.name)
         resource.apply(body=obj, namespace=key.namespace or None)
         if gvk.kind == "CustomResourceDefinition":
             self._wait_until_established(key.name)
-        return f"{gvk.kind} {key}"
+        return key
 
     def _resource(self, gvk: GVK) -> Any:
         deadline = time.monotonic() + ESTABLISHED_SECONDS
@@ -165,10 +189,9 @@ class OperatorProcess:
     arguments: tuple[str, ...] = ()
     """Further flags of ``rolecall run``."""
 
-    page: str = ""
-    """The address of its dashboard, once the log has reported it."""
+    runs: RunLog = field(default_factory=RunLog)
+    """What its log has reported."""
 
-    last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _read_to: int = 0
 
@@ -212,18 +235,8 @@ class OperatorProcess:
         end = lines.rfind(b"\n") + 1
         self._read_to += end
         for line in lines[:end].splitlines():
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(entry, dict):
-                continue
-            if entry.get("msg") == PAGE_MESSAGE:
-                self.page = str(entry.get("url", ""))
-            if "duration" in entry:
-                name = "/".join(part for part in (entry.get("namespace"), entry.get("name")) if part)
-                self.last_runs[entry.get("kind", ""), name] = entry["duration"]
+            self.runs.add(line)
 
-    def tail(self, lines: int = 20) -> str:
-        """Return the last lines of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+    def warnings(self, count: int = 10) -> str:
+        """Return the last warnings and errors of the log, and lines that aren't entries of it."""
+        return "\n".join(last_warnings(self.log.read_text(errors="replace").splitlines(), count))

@@ -1,11 +1,11 @@
 """The commands that a kept demo suggests work: their files exist, and the edited sample differs."""
 
 import io
+import os
 import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,61 +19,19 @@ from rolecall.workbench.controlplane.cluster import ControlPlane
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 from rolecall.workbench.project.demo import (
     Options,
-    Row,
     next_steps,
     open_page,
+    remedy,
     run_demo,
-    status_table,
     write_edited_sample,
 )
 from rolecall.workbench.project.demo_inputs import OperatorProcess
-
-ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
-DONE = replace(ROW, condition="Successful", is_done=True)
+from rolecall.workbench.project.demo_runs import RunLog
 
 
 @pytest.fixture
 def output() -> io.StringIO:
     return io.StringIO()
-
-
-def shown(output: io.StringIO, *shows: list[Row], terminal: bool = False) -> list[str]:
-    """Show rows; return what was written before the end and at the end."""
-    with status_table(Console(file=output, force_terminal=terminal, width=120)) as show:
-        for rows in shows:
-            show(rows)
-        before = output.getvalue()
-    return [before, output.getvalue().removeprefix(before)]
-
-
-def test_without_a_terminal_each_change_is_a_line(output: io.StringIO) -> None:
-    lines = shown(output, [ROW], [ROW], [DONE])[0].splitlines()
-    assert [line.split() for line in lines] == [
-        ["Foo", "default/one", "Running", "replicas=[1]", "350ms", "…"],
-        ["Foo", "default/one", "Successful", "replicas=[1]", "350ms", "done"],
-    ]
-
-
-def test_without_a_terminal_the_table_comes_at_the_end(output: io.StringIO) -> None:
-    _, table = shown(output, [ROW, replace(ROW, name="default/two")])
-    assert table.split()[:6] == ["KIND", "OBJECT", "CONDITION", "STATUS", "LAST", "RUN"]
-    assert "default/one" in table
-    assert "default/two" in table
-
-
-def test_nothing_shown_is_no_table(output: io.StringIO) -> None:
-    assert shown(output) == ["", ""]
-
-
-def test_on_a_terminal_the_table_is_live_and_stays(output: io.StringIO) -> None:
-    before, after = shown(output, [ROW], [DONE], terminal=True)
-    assert "Successful" in before
-    assert after.count("KIND") <= 1  # the live table itself, and no other
-
-
-def test_values_with_brackets_are_shown_as_they_are(output: io.StringIO) -> None:
-    written = "".join(shown(output, [replace(ROW, values="selector=[red]x[/red]")]))
-    assert written.count("selector=[red]x[/red]") == 2
 
 
 KIND = GVK("example.com", "v1", "Site")
@@ -86,7 +44,7 @@ def sample(kind: str = "Site", **spec: Any) -> dict[str, Any]:
 def steps(records: Path, edited: Path | None = None, *, programs: Path = Path("/bin"), page: str = "") -> str:
     """Return the next steps for a kept demo."""
     plane = SimpleNamespace(name="demo", kubeconfig=Path("/k"), program_directory=programs)
-    operator = SimpleNamespace(log=Path("/log"), pid=7, page=page)
+    operator = SimpleNamespace(log=Path("/log"), pid=7, runs=RunLog(page))
     kinds = (KIND, GVK("", "v1", "Pod"))
     return next_steps(cast("ControlPlane", plane), cast("OperatorProcess", operator), records, kinds, edited)
 
@@ -155,8 +113,11 @@ def test_demo_leaves_a_kept_demo_of_its_name_alone(
     log.write_text("of the kept demo")
     monkeypatch.setattr(ControlPlane, "is_running", lambda _plane: is_plane_running)
     monkeypatch.setattr(ControlPlane, "stop", lambda _plane: pytest.fail("the kept demo was stopped"))
-    command = [sys.executable, "-uc", "print(); input()", "--record-dir", str(log.parent / "records")]
-    with subprocess.Popen(command, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as operator:
+    command = [sys.executable, "-uc", "print(); input()", "run"]
+    environment = {**os.environ, "KUBECONFIG": str(log.parent / "kubeconfig")}
+    with subprocess.Popen(
+        command, start_new_session=True, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as operator:
         assert operator.stdout
         operator.stdout.readline()  # for a moment after its start, a process has no command line
         with pytest.raises(ControlPlaneError, match=f"kill {operator.pid}; rolecall cluster stop --name taken$"):
@@ -224,3 +185,71 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == ("applied ['one']\ninterrupted\n", "")
+
+
+def crd(kind: str) -> dict[str, Any]:
+    spec = {"group": "example.com", "names": {"kind": kind}}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": spec}
+
+
+def started(options: Options, output: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a demo up to the start of its control plane, and return what it printed."""
+
+    def start(_plane: ControlPlane) -> bool:
+        raise ControlPlaneError("no control plane here")
+
+    monkeypatch.setattr(ControlPlane, "start", start)
+    with pytest.raises(ControlPlaneError, match="no control plane here"):
+        run_demo(options, Console(file=output, width=200))
+    return output.getvalue()
+
+
+def test_demo_names_samples_of_unwatched_kinds(
+    project: Options, output: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = project.project
+    account = yaml.safe_load((directory / "definitions.yaml").read_text())
+    (directory / "definitions.yaml").write_text(yaml.safe_dump_all([account, crd("Site"), crd("Page")]))
+    page = {**sample("Page"), "metadata": {"name": "two", "namespace": "here"}}
+    (directory / "samples.yaml").write_text(yaml.safe_dump_all([sample(), page, sample("Elsewhere")]))
+    (directory / "watches.yaml").write_text("- {group: example.com, version: v1, kind: Site, role: x}\n")
+    assert started(project, output, monkeypatch) == (
+        "Not waiting for Page here/two: the kind Page of example.com/v1 isn't in watches.yaml\n"
+    )
+
+
+def test_demo_without_a_watched_kind_does_not_start(project: Options, output: io.StringIO) -> None:
+    (project.project / "watches.yaml").write_text("- {group: example.com, version: v1, kind: Other, role: x}\n")
+    with pytest.raises(ValueError, match=r"no kind of the goals in .*demo.yaml is in watches.yaml: add one$"):
+        run_demo(project, Console(file=output, width=200))
+    assert output.getvalue() == "Not waiting for any Site: the kind Site of example.com/v1 isn't in watches.yaml\n"
+
+
+@pytest.mark.parametrize("text", [None, "- [", "- 1", "kind: Site"])
+def test_unreadable_watches_file_is_left_to_the_operator(
+    project: Options, output: io.StringIO, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    if text is not None:
+        (project.project / "watches.yaml").write_text(text)
+    assert started(project, output, monkeypatch) == ""
+
+
+def test_definitions_without_an_account_are_reported(project: Options, output: io.StringIO) -> None:
+    (project.project / "definitions.yaml").write_text(yaml.safe_dump(crd("Site")))
+    with pytest.raises(ValueError, match="definitions contain no ServiceAccount"):
+        run_demo(project, Console(file=output))
+
+
+def test_remedy_lists_commands_for_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert remedy(Options(tmp_path)).splitlines()[-3:] == [
+        "  rolecall demo --record-dir records",
+        "  rolecall rbac --from records --write",
+        "  rolecall demo",
+    ]
+    assert remedy(Options(tmp_path / "other place", "web")).splitlines()[-4:] == [
+        f"  cd '{tmp_path}/other place'",
+        "  rolecall demo --name web --record-dir records",
+        "  rolecall rbac --from records --write",
+        "  rolecall demo --name web",
+    ]

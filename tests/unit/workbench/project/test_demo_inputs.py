@@ -7,6 +7,7 @@ import pytest
 
 from rolecall.kube.references import GVK
 from rolecall.workbench.project.demo_inputs import DemoFile, Goal, OperatorProcess, read_demo_file, read_manifests
+from rolecall.workbench.project.demo_runs import ObjectRuns
 
 SCRIPT = """
 definitions: [deploy/crds]
@@ -146,10 +147,10 @@ def test_each_run_that_ended_is_noted_once_its_line_is_whole(operator: OperatorP
     first = line(kind="Foo", namespace="default", name="one", duration="350ms")
     operator.log.write_text(first[:20])
     operator.read_log()
-    assert operator.last_runs == {}
+    assert operator.runs.objects == {}
     operator.log.write_text(first + "Traceback\n[1]\n\n" + line(msg="Watching", kind="Foo", name="one"))
     operator.read_log()
-    assert operator.last_runs == {("Foo", "default/one"): "350ms"}
+    assert operator.runs.objects == {("Foo", "default/one"): ObjectRuns("350ms", 1)}
 
 
 def test_the_last_run_of_an_object_counts(operator: OperatorProcess) -> None:
@@ -157,12 +158,22 @@ def test_the_last_run_of_an_object_counts(operator: OperatorProcess) -> None:
         with operator.log.open("a") as log:
             log.write(line(kind="Node", name="one", duration=duration))
         operator.read_log()
-    assert operator.last_runs == {("Node", "one"): "2s"}
+    assert operator.runs.objects == {("Node", "one"): ObjectRuns("2s", 2)}
 
 
-def test_the_tail_is_the_end_of_the_log(operator: OperatorProcess) -> None:
-    operator.log.write_text("".join(f"{number}\n" for number in range(30)))
-    assert operator.tail(3) == "27\n28\n29"
+def test_last_warnings_of_the_log_are_readable(operator: OperatorProcess) -> None:
+    status = json.dumps({"kind": "Status", "message": "no quota", "code": 403}, separators=(",", ":"))
+    lines = [
+        line(level="info", msg="Watching"),
+        line(level="warning", msg="Old"),
+        line(level="error", msg="Reconcile failed", error=f"Failed: b'{status}'", kind="Foo", name="one"),
+        "rolecall run: no such file\n",
+    ]
+    operator.log.write_text("".join(lines))
+    assert operator.warnings(2).splitlines() == [
+        "error: Reconcile failed (error: Failed: no quota (403), kind: Foo, name: one)",
+        "rolecall run: no such file",
+    ]
 
 
 def test_an_operator_that_was_not_started_has_no_process(operator: OperatorProcess) -> None:
@@ -223,4 +234,4 @@ def test_an_operator_that_ended_by_itself_is_seen(operator: OperatorProcess, mon
 def test_the_address_of_the_dashboard_is_read_from_the_log(operator: OperatorProcess) -> None:
     operator.log.write_text('{"msg":"Serving the dashboard","url":"http://127.0.0.1:7/"}\n{"msg":"other","url":"no"}\n')
     operator.read_log()
-    assert operator.page == "http://127.0.0.1:7/"
+    assert operator.runs.page == "http://127.0.0.1:7/"
