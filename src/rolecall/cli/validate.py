@@ -21,7 +21,8 @@ from rolecall.system import logs
 from rolecall.system.logs import LogSettings, printable
 
 if TYPE_CHECKING:
-    from rolecall.workbench.project.validate import Problem, Report
+    from rolecall.workbench.project.problems import Problem
+    from rolecall.workbench.project.validate import Report
 
 DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
 DEFAULT_MANIFEST_DIRECTORIES = (Path("deploy"), Path("config"))
@@ -87,6 +88,7 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     from rolecall.cli.ansible_environment import check_ansible_core  # noqa: PLC0415
     from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
     from rolecall.workbench.project.manifests import check_manifests  # noqa: PLC0415
+    from rolecall.workbench.project.stale_files import ProjectFiles  # noqa: PLC0415
     from rolecall.workbench.project.validate import validate  # noqa: PLC0415
     from rolecall.workbench.project.watches_schema import schema_text  # noqa: PLC0415
 
@@ -102,7 +104,8 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     logs.configure(LogSettings(level="warning"))
     try:
         check_ansible_core()
-        report = validate(options.watches_file, os.environ, crds, check_manifests(manifests, container_settings))
+        found = check_manifests(manifests, container_settings)
+        report = validate(options.watches_file, os.environ, crds, found, ProjectFiles.found_in(Path()))
     except ConfigurationError as error:
         sys.stderr.write(f"rolecall validate: {printable(str(error))}\n")
         return 1

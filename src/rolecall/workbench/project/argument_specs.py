@@ -168,6 +168,13 @@ class RoleArguments:
 
     entry: Mapping[str, Any]
     given: Mapping[str, Any]
+    role: Path = Path()
+    """The directory of the role."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options by name."""
+        return self.entry.get("options") or {}
 
 
 def read_role_arguments(watch: Watch, environment: Mapping[str, str]) -> RoleArguments:
@@ -186,7 +193,7 @@ def read_role_arguments(watch: Watch, environment: Mapping[str, str]) -> RoleArg
         raise ArgumentSpecError(f"{file}: {error[1]}")
     if "main" not in specs:
         raise ArgumentSpecError(f"{file}: argument_specs has no entry point main: describe the role's variables there")
-    return RoleArguments(specs["main"], given)
+    return RoleArguments(specs["main"], given, role)
 
 
 def _read_specs(role: Path) -> tuple[Path, Any]:

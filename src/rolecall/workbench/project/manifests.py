@@ -14,7 +14,7 @@ from typing import Any, Final
 from rolecall.kube.quantities import format_bytes, parse_bytes
 from rolecall.runner.config.settings import Settings
 from rolecall.workbench.project.kustomizations import Manifest, manifest_sets
-from rolecall.workbench.project.validate import Problem, Severity, line_of
+from rolecall.workbench.project.problems import Problem, Severity, line_of
 from rolecall.workbench.yaml_files import below, listed
 
 SettingsReader = Callable[[Mapping[str, Any]], Settings | None]

@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,17 +28,16 @@ from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch, parse_watches
 from rolecall.runner.config.yaml_reader import (
     ConfigurationError,
-    LocatedMapping,
     all_documents,
     describe_error,
-    expand_variables,
-    first_document,
 )
 from rolecall.runner.runs.runner_process import COLLECTIONS
 from rolecall.runner.runs.variables import is_reserved, object_variable, snake_case
 from rolecall.workbench.project.argument_specs import ArgumentSpecError, read_role_arguments
 from rolecall.workbench.project.crd_files import CrdError, CrdFile
 from rolecall.workbench.project.lost_variables import IGNORED
+from rolecall.workbench.project.problems import Problem, Severity, line_of, watch_entries
+from rolecall.workbench.project.stale_files import ProjectFiles, check_stale_files
 from rolecall.workbench.project.status_schema import check_status
 from rolecall.workbench.yaml_files import below, listed, yaml_files
 
@@ -51,40 +49,6 @@ _FIELDS = ("properties", "spec", "properties")
 _IMAGE_HOME = "/opt/ansible/"
 """The directory of the image that usually contains the files of a project."""
 _IMAGE_PATH = re.compile(rf"""\b(?:role|playbook)["']?\s*:\s*["']?({_IMAGE_HOME}([^\s"',}}]+))""")
-
-
-class Severity(StrEnum):
-    """An error stops the operator, makes runs fail or is a mistake; a warning may be intended."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem in a file; ``line`` counts from 1 and is None for a problem of the whole file.
-
-    ``entry`` (of the watches file, or an object in a manifest) and ``key`` (a path of keys) can be empty.
-    """
-
-    file: str
-    line: int | None
-    message: str
-    severity: Severity = Severity.ERROR
-    entry: str = ""
-    key: str = ""
-
-    @property
-    def place(self) -> str:
-        """The file and the line, in the format that editors and terminals turn into links."""
-        return f"{self.file}:{self.line}" if self.line else self.file
-
-    @property
-    def text(self) -> str:
-        """The entry, the key and the message, in one line."""
-        key = f"key {self.key}" if self.key else ""
-        where = ", ".join(part for part in (self.entry, key) if part)
-        return f"{where}: {self.message}" if where else self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +92,6 @@ class CrdFiles:
         for file, definition in self.found:
             if _names(definition) == (watch.gvk.group, watch.gvk.kind):
                 yield from _check(watch, file, definition, environment)
-
-
-def line_of(value: Mapping[str, Any], key: str) -> int | None:
-    """Return the line of a key of a mapping, of the mapping if it lacks the key, or None if it has no line."""
-    return value.lines.get(key, value.line) if isinstance(value, LocatedMapping) else None
 
 
 def _warning(file: Path, value: Mapping[str, Any], key: str, message: str) -> Problem:
@@ -195,7 +154,12 @@ def _compare(watch: Watch, file: Path, environment: Mapping[str, str]) -> Iterat
             text = f"{found.path} differs from the role's arguments ({found.text}): run 'rolecall generate crds'"
             yield Problem(str(file), found.line, text, Severity.WARNING)
         for found in result.unknown:
-            yield Problem(str(file), found.line, f"{found.path}: {found.text}", Severity.WARNING)
+            yield Problem(
+                str(file),
+                found.line,
+                f"{found.path}: {found.text}: remove the field, or declare the argument",
+                Severity.WARNING,
+            )
 
 
 def _names(definition: Mapping[str, Any]) -> tuple[object, object]:
@@ -217,9 +181,13 @@ class Report:
 
 
 def validate(
-    watches_file: Path, environment: Mapping[str, str], definitions: Iterable[Path], others: Iterable[Problem] = ()
+    watches_file: Path,
+    environment: Mapping[str, str],
+    definitions: Iterable[Path],
+    others: Iterable[Problem] = (),
+    files: ProjectFiles | None = None,
 ) -> Report:
-    """Check a watches file, its roles and playbooks, and the CRDs of its kinds in these files and directories.
+    """Check a watches file, its roles and playbooks, the CRDs of its kinds in these files and directories, and others.
 
     The report contains the problems that others found, too. Raise ConfigurationError if the process that runs
     ansible-core fails.
@@ -238,6 +206,7 @@ def validate(
         *crds.problems,
         *(problem for watch in parsed.watches for problem in crds.check(watch, environment)),
         *others,
+        *check_stale_files(watches_file, parsed.watches, crds.found, files, environment),
     ]
     here = f"{Path.cwd()}{os.sep}"
     shown = {
@@ -280,26 +249,17 @@ def _line_of(file: Path, gvk: GVK, environment: Mapping[str, str]) -> int | None
     """Return the line of the entry of a kind."""
     lines = (
         each.line
-        for each in _entries(file, environment)
+        for each in watch_entries(file, environment)
         if tuple(each.get(key, "") for key in ("group", "version", "kind")) == (gvk.group, gvk.version, gvk.kind)
     )
     return next(lines, None)
-
-
-def _entries(file: Path, environment: Mapping[str, str]) -> list[LocatedMapping]:
-    """Return the entries of a watches file with their lines; none if it can't be parsed."""
-    try:
-        found = first_document(expand_variables(file.read_text(encoding="utf-8"), environment))
-    except (OSError, yaml.YAMLError, ValueError):
-        return []
-    return [each for each in found if isinstance(each, LocatedMapping)] if isinstance(found, list) else []
 
 
 def _with_duplicate_kinds(file: Path, found: list[Problem], environment: Mapping[str, str]) -> Iterator[Problem]:
     """Yield the problems of a watches file; those of a group and kind with two watches name both lines."""
     first: dict[tuple[Any, Any], int] = {}
     duplicates: dict[int | None, tuple[str, int]] = {}
-    for entry in _entries(file, environment):
+    for entry in watch_entries(file, environment):
         key = (entry.get("group", ""), entry.get("kind"))
         if key in first and key[1]:
             duplicates[entry.lines["kind"]] = (f"{key[1]}.{key[0]}".rstrip("."), first[key])

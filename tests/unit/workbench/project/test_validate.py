@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from rolecall.runner.config.watches import load_watches
-from rolecall.workbench.project.validate import CrdFiles, Problem, Severity, validate
+from rolecall.workbench.project.problems import Problem, Severity
+from rolecall.workbench.project.validate import CrdFiles, validate
 from tests import CORE
 from tests.unit.workbench.project.projects import ARGUMENTS, CRD, ENTRY, since_2_19, write
 
@@ -488,7 +489,11 @@ def test_arguments_that_are_the_spec_fit(crds_project: Path) -> None:
 def test_field_without_argument_is_told(crds_project: Path) -> None:
     crd = CRD + "                shoeSizes: {type: array}\n"
     assert crds_warnings(crds_project, crd) == [
-        ("crd.yaml", 20, "spec.shoeSizes: the role has no argument 'shoe_sizes'")
+        (
+            "crd.yaml",
+            20,
+            "spec.shoeSizes: the role has no argument 'shoe_sizes': remove the field, or declare the argument",
+        )
     ]
 
 
