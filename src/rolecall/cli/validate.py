@@ -43,9 +43,9 @@ def add_parser(commands: Any) -> None:
         "validate",
         help="check watches.yaml, its roles and playbooks without running them",
         description="Checks watches.yaml strictly, checks every file of its roles and playbooks (YAML, tasks, module "
-        "names, arguments), compares the arguments with the CRDs, and checks that the operator's manifests give it the "
-        "time, CPUs, disk space, ports, and permissions that it needs. Needs no cluster, runs nothing, and reports all "
-        "problems together on standard output.",
+        "names, arguments), compares the arguments with the CRDs, samples, and recorded runs, and checks that the "
+        "operator's manifests give it the time, CPUs, disk space, ports, and permissions that it needs. Needs no cluster, "
+        "runs nothing, and reports all problems together on standard output.",
         epilog=EPILOG,
     )
     parser.add_argument(

@@ -346,9 +346,9 @@ def _check_goals(file: Path, kinds: Mapping[tuple[str, str], _Kind]) -> Iterator
         kind = kinds.get((gvk.group, gvk.kind))
         if kind is None:
             text = (
-                f"the kind {gvk.kind} of {gvk.api_version} isn't in watches.yaml, so that the demo doesn't wait for it"
+                f"the kind {gvk.kind} of {gvk.api_version} isn't in watches.yaml, so its goal has no effect: remove it"
             )
-            yield Problem(str(file), line_of(goal, "kind"), f"{text}: remove the goal", Severity.WARNING)
+            yield Problem(str(file), line_of(goal, "kind"), text, Severity.WARNING)
             continue
         paths = [(goal, "columns", each) for each in listed(goal, "columns")]
         paths += [(each, key, below(each).get(key)) for each in listed(goal, "until") for key in ("path", "equals")]
