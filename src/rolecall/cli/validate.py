@@ -44,8 +44,8 @@ def add_parser(commands: Any) -> None:
         help="check watches.yaml, its roles and playbooks without running them",
         description="Checks watches.yaml strictly, checks every file of its roles and playbooks (YAML, tasks, module "
         "names, arguments), compares the arguments with the CRDs, samples, and recorded runs, and checks that the "
-        "operator's manifests give it the time, CPUs, disk space, ports, and permissions that it needs. Needs no cluster, "
-        "runs nothing, and reports all problems together on standard output.",
+        "operator's manifests give it the time, CPUs, disk space, ports, and permissions that it needs. Needs no "
+        "cluster, runs nothing, and reports all problems together on standard output.",
         epilog=EPILOG,
     )
     parser.add_argument(
