@@ -39,6 +39,13 @@ def test_a_kind_that_is_not_in_the_watches_is_one_line(record: Path, capsys: pyt
     assert err == [f"rolecall replay: {record}: {missing}"]
 
 
+def test_kind_in_another_version_is_one_line(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("watches.yaml").write_text("- {version: v2, group: demo.example.com, kind: Demo, role: other}\n")
+    _, _, [line] = replay(capsys, str(record))
+    fix = "Replace it with a record of 'rolecall demo --record-dir DIR'"
+    assert line == f"rolecall replay: {record}: its Demo has the version v1, but watches.yaml has v2. {fix}"
+
+
 def test_a_role_that_is_not_there_is_one_line(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("watches.yaml").write_text(WATCHES + "- {version: v1, group: demo.example.com, kind: Demo, role: gone}\n")
     code, _, err = replay(capsys, str(record))

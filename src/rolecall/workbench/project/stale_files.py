@@ -369,24 +369,37 @@ def _check_record(file: Path, kinds: Mapping[tuple[str, str], _Kind]) -> Iterato
     if kind is None:
         text = f"records a run of {gvk.kind} of {gvk.api_version}, which isn't in watches.yaml: remove the record"
         yield Problem(str(file), None, text, Severity.WARNING)
-    elif reasons := list(outdated(record, kind.watch, is_namespaced=kind.is_namespaced)) + [
-        text for _, _, text in kind.unknown(below(record.head["object"], "spec"))
-    ]:
+    elif reasons := _misfits(record, kind):
         text = f"records a run of an older role {kind.role}: {'; '.join(reasons)}. {REPLACE_RECORD}"
         yield Problem(str(file), None, text, Severity.WARNING)
 
 
-def outdated(record: StoredRecord, watch: Watch, *, is_namespaced: bool | None) -> Iterator[str]:
-    """Yield how a record contradicts today's watch and scope of its kind (None: unknown)."""
-    gvk, key = GVK.of_object(record.head["object"]), ObjectKey.of_object(record.head["object"])
-    if gvk.version != watch.gvk.version:
-        yield f"its object has the version {gvk.version}, watches.yaml has {watch.gvk.version}"
-    if is_namespaced is False and key.namespace:
-        yield f"its object is in the namespace {key.namespace}, but {gvk.kind} is cluster-scoped"
-    if is_namespaced and not key.namespace:
-        yield f"its object has no namespace, but {gvk.kind} is namespaced"
+def misfits(
+    record: StoredRecord,
+    watch: Watch,
+    crds: Iterable[tuple[Path, Mapping[str, Any]]],
+    environment: Mapping[str, str],
+) -> list[str]:
+    """Return how a record of a watch's kind contradicts the role, the CRDs, and the watch of today."""
+    return _misfits(record, _kind(watch, (), list(crds), environment))
+
+
+def _misfits(record: StoredRecord, kind: _Kind) -> list[str]:
+    obj, status = record.head["object"], {name: path.text for name, path in kind.watch.status.items()}
+    found = [other_scope(ObjectKey.of_object(obj), kind.watch.gvk.kind, is_namespaced=kind.is_namespaced)]
+    version = GVK.of_object(obj).version
+    if version != kind.watch.gvk.version:
+        found.append(f"its object has the version {version}, watches.yaml has {kind.watch.gvk.version}")
     before = record.head["watch"].get("status")
-    now = {name: path.text for name, path in watch.status.items()}
-    if before is not None and before != now:
-        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        yield f"watches.yaml maps other results to the status ({', '.join(names)})"
+    if before is not None and before != status:
+        names = [name for name in {**before, **status} if before.get(name) != status.get(name)]
+        found.append(f"watches.yaml maps other results to the status ({', '.join(names)})")
+    found += [text for _, _, text in kind.unknown(below(obj, "spec"))]
+    return [text for text in found if text]
+
+
+def other_scope(key: ObjectKey, kind: str, *, is_namespaced: bool | None) -> str:
+    """Return how the name of a kind's object contradicts its scope (None: unknown), an empty string if it doesn't."""
+    if is_namespaced is False and key.namespace:
+        return f"its object is in the namespace {key.namespace}, but {kind} is cluster-scoped"
+    return f"its object has no namespace, but {kind} is namespaced" if is_namespaced and not key.namespace else ""

@@ -27,7 +27,9 @@ from rolecall.workbench.plan.reconciles import PlannedReconciles, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import SourceError
 from rolecall.workbench.planned.journal import DIRECTORY_VARIABLE, write_times
-from rolecall.workbench.replay.comparison import BadRecord, Replay, Replays, replay_of
+from rolecall.workbench.project.stale_files import REPLACE_RECORD, misfits
+from rolecall.workbench.replay.comparison import BadRecord, Replay, Replays, Verdict, replay_of
+from rolecall.workbench.replay.missing_runs import reasons, rejection
 from rolecall.workbench.replay.recorded_cluster import RecordSource
 from rolecall.workbench.replay.recorded_kinds import project_definitions
 from rolecall.workbench.replay.writes import RunLines
@@ -52,6 +54,10 @@ class ReplayRequest:
                 return _bad(record, f"cannot be replayed: {error}")
         found = next((each for each in self.watches.watches if each.gvk == gvk), None)
         missing = f"kind {gvk.kind} of {gvk.api_version} is not in {file}: add it, or omit the record"
+        for each in self.watches.watches:
+            if (each.gvk.group, each.gvk.kind) == (gvk.group, gvk.kind):
+                missing = f"its {gvk.kind} has the version {gvk.version}, but {file} has {each.gvk.version}. "
+                missing += REPLACE_RECORD
         return found or _bad(record, missing)
 
 
@@ -140,11 +146,26 @@ class Replayer:
             reconciles = PlannedReconciles(context, watch, key)
             _, runs = await reconciles.reconcile(tuple(Cause(text) for text in record.head["causes"]))
             if not runs:
-                return _bad(record, f"the role of {watch.gvk.kind} does not run for this object: it is paused, or ends")
+                return _bad(record, f"the role does not run for this object: {await self._why_no_run(record, watch)}")
             secrets = sensitive_values(watch, runs, os.environ)
             found = replay_of(record, runs[-1], source, stopped_at=reconciles.stopped_at, secrets=secrets)
             notes = (*found.notes, *importer.assumptions)
+            if found.verdict is not Verdict.SAME and (texts := self._misfits(record, watch)):
+                notes = (*notes, f"the record doesn't fit the project: {'; '.join(texts)}. {REPLACE_RECORD}")
             return replace(found, notes=notes, seconds=time.monotonic() - started)
+
+    def _misfits(self, record: StoredRecord, watch: Watch) -> list[str]:
+        return misfits(record, watch, [(Path(), each) for each in self.definitions], os.environ)
+
+    async def _why_no_run(self, record: StoredRecord, watch: Watch) -> str:
+        """Return why there was no run for the object of a record, which is in the sandbox."""
+        obj, client = record.head["object"], self.sandbox.client
+        resource = await client.resource(watch.gvk)
+        found = list(reasons(obj, watch, is_namespaced=resource.namespaced))
+        if not found and (rejected := await rejection(client, watch, ObjectKey.of_object(obj))):
+            found = [f"the API server rejects it with today's CustomResourceDefinition: {rejected}"]
+        others = [each for each in self._misfits(record, watch) if each not in found]
+        return f"{'; '.join([*found, *others]) or 'the operator ended the reconcile before it'}. {REPLACE_RECORD}"
 
 
 @dataclass(frozen=True, slots=True)
