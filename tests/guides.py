@@ -23,6 +23,7 @@ RECORDS_IN_A_CLUSTER = (
     "record=$(kubectl -n web-system exec $pod -- sh -c 'ls /records/*.failed.jsonl | tail -n 1')",
     "kubectl -n web-system exec $pod -- cat $record >failure.jsonl",
 )
+OF_LOGS = "needs pods that run; operators of the integration tests are processes"
 OF_PODS = "needs pods that run, and runs until it is interrupted"
 OF_OLM = dict.fromkeys(
     re.findall(
@@ -175,6 +176,19 @@ GUIDES = (
         "docs/guides/replay.md",
         "tests/integration/test_replay_guide.py",
         left_out=dict.fromkeys(RECORDS_IN_A_CLUSTER, OF_RECORDS),
+    ),
+    Guide(
+        "docs/guides/troubleshooting.md",
+        "tests/integration/test_troubleshooting_guide.py",
+        left_out=dict.fromkeys(
+            (
+                "kubectl -n web-system logs --selector app.kubernetes.io/name=web --prefix --tail 50",
+                """kubectl -n web-system logs deployment/web | grep '"Reconcile started"' | grep '"name":"blog"'""",
+                'kubectl -n web-system logs deployment/web | grep -e "fork server" -e "Reconcile succeeded"',
+                "kubectl -n web-system describe pods --selector app.kubernetes.io/name=web",
+            ),
+            OF_LOGS,
+        ),
     ),
     Guide("docs/reference/watches.md", INTEGRATION),
     Guide("docs/concepts/status.md", "tests/integration/test_guide.py"),

@@ -17,6 +17,8 @@ MASKS = (
     (r"\b(hello|nginx)-[0-9a-z]+-[0-9a-z]{5}\b", r"\1-POD"),
     (r"\(process \d+\)", "PROCESS"),
     (r"\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b", "AGE"),
+    (r"\b\d+[mhd]\b", "AGE"),
+    (r"\bsince \d\d:\d\d\b", "since CLOCK"),
     (r"\b(numZundokos(?:Said)?)=\d+", r"\1=WORDS"),
     (r": \d+ MB above \S+", ": SIZE above BASE"),
     (r"\*{3,}$", "***"),
