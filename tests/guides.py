@@ -191,6 +191,7 @@ GUIDES = (
         ),
     ),
     Guide("docs/reference/watches.md", INTEGRATION),
+    Guide("docs/reference/validate.md", INTEGRATION),
     Guide("docs/concepts/status.md", "tests/integration/test_guide.py"),
     Guide("docs/concepts/reconciliation.md", "tests/integration/test_guide.py"),
 )
