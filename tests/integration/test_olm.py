@@ -107,7 +107,7 @@ def test_example_in_the_bundle_becomes_ready_by_its_operator(project: Path) -> N
         operator = container.operator(plane, project.parents[1])
         operator.start()
         try:
-            kubectl = [find_binaries(print)["kubectl"], "--kubeconfig", plane.kubeconfig]
+            kubectl = [str(find_binaries(print)["kubectl"]), "--kubeconfig", str(plane.kubeconfig)]
             wait = ["wait", "websites", "--all", "--for=condition=Ready", f"--timeout={TIMEOUT_SECONDS:.0f}s"]
             done = subprocess.run([*kubectl, *wait], capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{done.stderr}\n{operator.tail()}"

@@ -60,8 +60,8 @@ def test_replay_names_why_the_role_does_not_run(project: Path) -> None:
     no_run = "the role does not run for this object:"
     outdated = "spec.message isn't an option of the role website; spec lacks title, which the role website requires"
     assert found["website"]["reason"] == (
-        f"tests/records/website.jsonl: {no_run} its labels (none) don't match the selector team in (a) in watches.yaml; "
-        f"{outdated}. {FIX}"
+        f"tests/records/website.jsonl: {no_run} its labels (none) don't match the selector team in (a) in "
+        f"watches.yaml; {outdated}. {FIX}"
     )
     assert found["paused"]["reason"] == (
         f"tests/records/paused.jsonl: {no_run} it is paused by the annotation rolecall.dev/paused; {outdated}. {FIX}"

@@ -38,8 +38,10 @@ def test_build_requirements_of_the_image_have_hashes() -> None:
     script = (ROOT / "build/install-packages").read_text()
     installs = re.findall(r"^(?:install|.*pip --quiet \w+) .+$", script, re.MULTILINE)
     assert [line for line in installs if "--require-hashes" not in line] == [
-        'env PYTHONPATH=/tmp/tools ROLECALL_COMMIT="$REVISION" "$named" -m pip --quiet wheel --no-deps '
-        "--no-build-isolation -w /tmp/wheel .",
+        (
+            'env PYTHONPATH=/tmp/tools ROLECALL_COMMIT="$REVISION" "$named" -m pip --quiet wheel --no-deps '
+            "--no-build-isolation -w /tmp/wheel ."
+        ),
         "install --python /opt/rolecall /tmp/wheel/*.whl",
     ]
 

@@ -118,7 +118,7 @@ CLIENT_ERROR = "(403)\nReason: Forbidden\nHTTP response headers: HTTPHeaderDict(
     [
         (BODY, PLAIN),
         (f"Failed to patch object: {BODY}\n", f"Failed to patch object: {PLAIN}"),
-        (f"Failed to patch object: {BODY.encode()}", f"Failed to patch object: {PLAIN}"),
+        (f"Failed to patch object: {BODY.encode()!r}", f"Failed to patch object: {PLAIN}"),
         (f"Failed: {(BODY + chr(10)).encode()!r}, twice: {BODY}!", f"Failed: {PLAIN}, twice: {PLAIN}!"),
         (f"a {json.dumps(FORBIDDEN, indent=2, sort_keys=True)} b", f"a {PLAIN} b"),
         (json.dumps({"error": FORBIDDEN}), f'{{"error": {PLAIN}}}'),
@@ -126,7 +126,7 @@ CLIENT_ERROR = "(403)\nReason: Forbidden\nHTTP response headers: HTTPHeaderDict(
         (json.dumps({"msg": json.dumps({"msg": BODY})}), '{"msg": "{\\"msg\\": \\"' + PLAIN + '\\"}"}'),
         (json.dumps({"msg": f"Failed: {BODY.encode()!r}"}), f'{{"msg": "Failed: {PLAIN}"}}'),
         (f"{CLIENT_ERROR}{BODY}\n\nOriginal traceback: \n  File x\n", PLAIN),
-        (f"Lookup: {CLIENT_ERROR}{BODY.encode()}\n\n", f"Lookup: {PLAIN}"),
+        (f"Lookup: {CLIENT_ERROR}{BODY.encode()!r}\n\n", f"Lookup: {PLAIN}"),
         (BODY.replace(',"code":403', ""), MESSAGE),
     ],
 )

@@ -355,9 +355,13 @@ def scaffold_files(directory: Path) -> dict[str, str]:
     try:
         kinds = [
             NewKind(
-                *(each[name] for name in ("group", "version", "kind", "plural", "role", "playbook")),
-                # Older versions had only namespaced kinds.
-                is_namespaced=each.get("namespaced", True),
+                group=each["group"],
+                version=each["version"],
+                kind=each["kind"],
+                plural=each["plural"],
+                with_role=each["role"],
+                with_playbook=each["playbook"],
+                is_namespaced=each.get("namespaced", True),  # older versions had only namespaced kinds
             )
             for each in project.get("kinds") or ()
         ]

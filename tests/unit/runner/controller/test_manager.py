@@ -29,6 +29,7 @@ class FakeLeadership:
         self.lost = asyncio.Event()
         self.log = log
         self.seconds_left = 5.0
+        self.holder = ""
 
     @property
     def is_leading(self) -> bool:

@@ -10,10 +10,9 @@ from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject
 from rolecall.runner.prune.observations import ObjectId, Observations, Own
-from rolecall.runner.reconcile.context import ReconcileContext
+from rolecall.runner.reconcile.context import PERIOD_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.pruner import Pruner
-from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 from rolecall.runner.runs.outcome import Outcome
 from tests.support.metrics import controller_metrics
 from tests.support.reconciler_rig import FAILURE, SUCCESS, make_rig

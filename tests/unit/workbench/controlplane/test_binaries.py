@@ -15,6 +15,7 @@ from rolecall.workbench.controlplane.download import (
     RELEASES,
     SERVER_NAMES,
     Program,
+    programs_of,
 )
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
 
@@ -436,7 +437,7 @@ def test_another_release_of_kubernetes_has_its_own_servers_and_shares_the_rest(
 
 
 def test_programs_of_the_machine_need_the_version_that_was_requested(tmp_path: Path) -> None:
-    programs = binaries.programs_of(RELEASES["1.34"])
+    programs = programs_of(RELEASES["1.34"])
     _write_programs(tmp_path / "path", "v1.35.1")
     environment = {"PATH": str(tmp_path / "path")}
     offer = binaries.find_on_machine(environment, programs)

@@ -187,7 +187,9 @@ def test_role_of_a_cluster_scoped_kind_creates_the_namespace_of_its_config_map(p
         if "kubernetes.core.k8s" in task
     ]
     assert (namespace["kind"], config_map["kind"]) == ("Namespace", "ConfigMap")
-    assert config_map["metadata"]["namespace"] == namespace["metadata"]["name"] == "team-{{ ansible_operator_meta.name }}"
+    assert (
+        config_map["metadata"]["namespace"] == namespace["metadata"]["name"] == "team-{{ ansible_operator_meta.name }}"
+    )
 
 
 def test_permissions_of_a_cluster_scoped_kind_include_namespaces(project: Path) -> None:
