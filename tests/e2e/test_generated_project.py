@@ -81,9 +81,9 @@ class Project:
         return {kind: self.sample(kind, "configmap").get("data", {}).get("message") for kind in KINDS}
 
     def reported(self) -> dict[str, str]:
-        """Return the statuses of the reconciled samples, by kind."""
+        """Return the statuses of the samples that are ready, by kind."""
         found = {kind: self.sample(kind, kind) for kind in KINDS}
-        return {kind: obj["status"].get("message") for kind, obj in found.items() if is_true(obj, "Successful")}
+        return {kind: obj["status"].get("message") for kind, obj in found.items() if is_true(obj, "Ready")}
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_record_of_a_failure_is_read_in_the_pod(web: Project, tmp_path: Path) ->
     shown = web.cluster.do("rolecall", "record", "show", str(tmp_path / "failure.jsonl"))
     assert "Refuse a message" in shown
     web.set_spec(message=MESSAGES["website"])
-    web.cluster.kubectl("wait", *website, "--for=condition=Successful", "--timeout=480s")
+    web.cluster.kubectl("wait", *website, "--for=condition=Ready", "--timeout=480s")
 
 
 def test_upgrade_applies_the_new_field_of_the_kind_before_the_role_that_uses_it(

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,6 @@ class Container:
     """The container of the operator in a Deployment."""
 
     deployment: Document
-
-    @classmethod
-    def of(cls, documents: Iterable[Document]) -> "Container":
-        """Return the container of the only Deployment among manifests."""
-        (deployment,) = (each for each in documents if each and each["kind"] == "Deployment")
-        return cls(deployment)
 
     @classmethod
     def deployed(cls, kubeconfig: Path, namespace: str, name: str) -> "Container":
