@@ -114,15 +114,17 @@ class Options:
 def run_demo(options: Options, console: Console) -> int:
     """Run the demo and return the exit code: 0 only if every object has reached its goal.
 
-    Raise ValueError or FileNotFoundError if the project lacks a file that the demo needs, and ControlPlaneError if the
-    control plane or the operator of this name is already running: a name has one owner, and a demo stops only what it
-    has started.
+    Raise ValueError or OSError if the project lacks a file that the demo needs, or the records can't be written, and
+    ControlPlaneError if the control plane or the operator of this name is already running: a name has one owner, and a
+    demo stops only what it has started.
     """
     demo_file = read_demo_file(options.project / "demo.yaml")
     samples = [obj for path in demo_file.samples for obj in read_manifests(path)]
     definitions = [obj for path in demo_file.definitions for obj in read_manifests(path)]
     account = _account(definitions)
     goals = _watched_goals(options.project, demo_file.goals, samples, definitions, console)
+    if options.records:
+        options.records.mkdir(mode=0o700, parents=True, exist_ok=True)
     plane = ControlPlane(options.name, state_directory=options.state_directory, report=console.print)
     operator: OperatorProcess | None = None
     succeeded = False

@@ -23,11 +23,11 @@ import yaml
 from jsonpath_ng import JSONPath
 from kubernetes.config import new_client_from_config
 from openshift.dynamic import DynamicClient
-from openshift.dynamic.exceptions import NotFoundError, ResourceNotFoundError
+from openshift.dynamic.exceptions import DynamicApiError, NotFoundError, ResourceNotFoundError
 
 from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.workbench.project.demo_runs import RunLog, last_warnings
+from rolecall.workbench.project.demo_runs import RunLog, last_warnings, readable
 
 KUSTOMIZATION = "kustomization.yaml"
 ESTABLISHED_SECONDS = 20
@@ -146,15 +146,25 @@ class Applier:
     def apply(self, objects: Iterable[RawObject]) -> list[ObjectKey]:
         """Apply the objects in order and return the namespace and name of each: a missing namespace is the default one.
 
+        Raise ValueError if the API server rejects an object, or doesn't serve its kind.
         Raise TimeoutError if a CustomResourceDefinition does not become established.
         """
         return [self._apply(obj) for obj in objects]
 
     def _apply(self, obj: RawObject) -> ObjectKey:
         gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
-        resource = self._resource(gvk)
-        key = ObjectKey((key.namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", key.name)
-        resource.apply(body=obj, namespace=key.namespace or None)
+        try:
+            resource = self._resource(gvk)
+            key = ObjectKey((key.namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", key.name)
+            resource.apply(body=obj, namespace=key.namespace or None)
+        except ResourceNotFoundError as error:
+            text = (
+                f"the API server serves no {gvk.kind} of {gvk.api_version}: apply its CustomResourceDefinition before"
+            )
+            raise ValueError(f"{gvk.kind} {key} can't be applied: {text}") from error
+        except DynamicApiError as error:
+            body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body)
+            raise ValueError(f"{gvk.kind} {key} can't be applied: {readable(body)}") from error
         if gvk.kind == "CustomResourceDefinition":
             self._wait_until_established(key.name)
         return key

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -238,6 +239,12 @@ def test_definitions_without_an_account_are_reported(project: Options, output: i
     (project.project / "definitions.yaml").write_text(yaml.safe_dump(crd("Site")))
     with pytest.raises(ValueError, match="definitions contain no ServiceAccount"):
         run_demo(project, Console(file=output))
+
+
+def test_records_that_cannot_be_written_are_reported_before_the_start(project: Options, output: io.StringIO) -> None:
+    with pytest.raises(FileExistsError):
+        run_demo(replace(project, records=project.project / "demo.yaml"), Console(file=output))
+    assert output.getvalue() == ""
 
 
 def test_remedy_lists_commands_for_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,21 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from openshift.dynamic.exceptions import DynamicApiError, ResourceNotFoundError
 
-from rolecall.kube.references import GVK
-from rolecall.workbench.project.demo_inputs import DemoFile, Goal, OperatorProcess, read_demo_file, read_manifests
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.workbench.project.demo_inputs import (
+    Applier,
+    DemoFile,
+    Goal,
+    OperatorProcess,
+    read_demo_file,
+    read_manifests,
+)
 from rolecall.workbench.project.demo_runs import ObjectRuns
 
 SCRIPT = """
@@ -235,3 +244,60 @@ def test_the_address_of_the_dashboard_is_read_from_the_log(operator: OperatorPro
     operator.log.write_text('{"msg":"Serving the dashboard","url":"http://127.0.0.1:7/"}\n{"msg":"other","url":"no"}\n')
     operator.read_log()
     assert operator.runs.page == "http://127.0.0.1:7/"
+
+
+class _FakeCluster:
+    """A cluster that serves one kind, and rejects objects without a spec."""
+
+    def __init__(self, *, namespaced: bool) -> None:
+        self.namespaced, self.applied, self.resources = namespaced, list[tuple[str, str | None]](), self
+
+    def get(self, kind: str, **_: str) -> "_FakeCluster":
+        if kind != "Site":
+            raise ResourceNotFoundError(kind)
+        return self
+
+    def invalidate_cache(self) -> None:
+        pass
+
+    def apply(self, body: dict[str, Any], namespace: str | None) -> None:
+        if "spec" not in body:
+            status = {"kind": "Status", "message": "Site is invalid: spec: Required value", "code": 422}
+            content = json.dumps(status, separators=(",", ":")).encode()
+            raise DynamicApiError(SimpleNamespace(status=422, reason="", body=content, headers={}))
+        self.applied.append((body["metadata"]["name"], namespace))
+
+
+def applier(cluster: _FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Applier:
+    """Return an applier for a cluster."""
+    module = "rolecall.workbench.project.demo_inputs"
+    monkeypatch.setattr(f"{module}.new_client_from_config", lambda _: None)
+    monkeypatch.setattr(f"{module}.DynamicClient", lambda _: cluster)
+    monkeypatch.setattr(f"{module}.ESTABLISHED_SECONDS", -1)
+    return Applier(Path("kubeconfig"))
+
+
+def site(name: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "Site", "metadata": {"name": name}, "spec": {}, **more}
+
+
+@pytest.mark.parametrize(("namespaced", "expected"), [(True, "default"), (False, None)])
+def test_object_without_a_namespace_is_applied_like_kubectl(
+    monkeypatch: pytest.MonkeyPatch, *, namespaced: bool, expected: str | None
+) -> None:
+    cluster = _FakeCluster(namespaced=namespaced)
+    assert applier(cluster, monkeypatch).apply([site("one")]) == [ObjectKey(expected or "", "one")]
+    assert cluster.applied == [("one", expected)]
+
+
+def test_rejected_object_is_one_readable_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = _FakeCluster(namespaced=True)
+    invalid = site("two")
+    del invalid["spec"]
+    message = r"^Site default/two can't be applied: Site is invalid: spec: Required value \(422\)$"
+    with pytest.raises(ValueError, match=message):
+        applier(cluster, monkeypatch).apply([site("one"), invalid])
+    with pytest.raises(
+        ValueError, match=r"^Page one can't be applied: the API server serves no Page of example\.com/v1: "
+    ):
+        applier(cluster, monkeypatch).apply([site("one", kind="Page")])
