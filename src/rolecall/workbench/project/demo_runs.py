@@ -25,11 +25,17 @@ _MAX_REASON: Final = 400
 _FAILURES: Final = ("Reconcile failed", "Failed to write the status")
 _WATCHED_AGAIN: Final = "Watching this kind again"
 
-_TASK: Final = re.compile(r"(?:Finalizer \S+: )?Task '(?P<task>[^\n]*?)'(?: on \S+)?: (?P<reason>.*)", re.DOTALL)
+_TASK: Final = re.compile(
+    r"""(?:Finalizer \S+: )?Task (?P<quote>['"])(?P<task>[^\n]*?)(?P=quote)(?: on \S+)?: (?P<reason>.*)""", re.DOTALL
+)
 _STATUS: Final = '{"kind":"Status"'
 """The start of an error of Kubernetes in a message: an object as JSON."""
 
-_DENIED: Final = re.compile(r"cannot (?P<verb>\S+) (?:resource|path) ")
+_DENIED: Final = re.compile(
+    r"cannot \S+ (?:resource|path) |403 Forbidden|cannot set blockOwnerDeletion|attempting to grant RBAC permissions"
+)
+"""The messages of RBAC. A quota, for example, also forbids requests, but no permission changes that."""
+
 _VARIES: Final = re.compile(
     r"0x[0-9a-f]{6,}|127\.0\.0\.1:\d+|ansible[-_.]tmp[\w.-]*|/tmp/[\w./-]+|\d+(?:\.\d+)? ?m?s\b"
 )
@@ -52,7 +58,7 @@ class Failure:
     @property
     def is_denied(self) -> bool:
         """Whether the operator's account lacks a permission."""
-        return bool(_DENIED.search(self.reason)) or "403 Forbidden" in self.reason
+        return bool(_DENIED.search(self.reason))
 
     def __str__(self) -> str:
         """Return one line, which may be cut."""

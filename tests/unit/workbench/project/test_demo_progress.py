@@ -17,6 +17,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.project import demo_progress
 from rolecall.workbench.project.demo_inputs import Goal, OperatorProcess
 from rolecall.workbench.project.demo_progress import NotReadyError, Progress, Row, status_table
+from rolecall.workbench.project.demo_runs import Failure
 
 ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
 DONE = replace(ROW, condition="Successful", is_done=True)
@@ -247,3 +248,27 @@ async def test_kind_without_objects_is_named(tmp_path: Path, monkeypatch: pytest
         "Timed out after -1 s, waiting for any Team: no object found. The last warnings of its log:\n"
     )
     assert found.endswith("warning: Failed to watch (reason: 500, kind: Team)")
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_denied"),
+    [
+        (DENIED, True),
+        (
+            'roles is forbidden: user "x" (groups=["a"]) is attempting to grant RBAC permissions not currently held:',
+            True,
+        ),
+        ("configmaps is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource", True),
+        ('pods "x" is forbidden: exceeded quota: pods', False),
+        ("no route to host", False),
+    ],
+)
+def test_only_messages_about_permissions_are_denials(reason: str, *, is_denied: bool) -> None:
+    assert Failure.of(f"Task 'Make it': {reason}").is_denied is is_denied
+
+
+def test_task_whose_name_has_quotes_is_found() -> None:
+    message = """Task "Validating arguments against arg spec 'main'" on web: Validation failed:\nmissing: title"""
+    failure = Failure.of(message)
+    assert failure == Failure("Validating arguments against arg spec 'main'", "Validation failed:\nmissing: title")
+    assert str(failure).endswith(": Validation failed: missing: title")

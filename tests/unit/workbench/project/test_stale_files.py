@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,9 @@ def of(file: str) -> list[str]:
     return [each.text for each in problems() if each.file == file]
 
 
-def test_new_project_has_no_stale_files() -> None:
+@pytest.mark.parametrize("options", [{}, {"is_namespaced": False}, {"with_playbook": True}])
+def test_new_project_has_no_stale_files(project: Path, options: dict[str, Any]) -> None:
+    create_api(project, NewKind("apps", "v1", "Cache", **options)).write()
     assert found() == []
 
 
