@@ -203,6 +203,7 @@ def test_object_that_the_new_definition_rejects_is_a_finding(command: Command, d
     create(command, defined, gvk, "small", quota={"cpu": 4})
     create(command, defined, gvk, "large", quota={"cpu": 5})
     large, small = planned(command)["objects"]
+    assert [each["rejected"] for each in planned(command, "--all", "--cluster-crds")["objects"]] == ["", ""]
     assert (
         "spec.quota.cpu: Invalid value: 5: spec.quota.cpu in body should be less than or equal to 4"
         in (large["rejected"])

@@ -228,7 +228,7 @@ class Planner:
         try:
             if target.edited is not None:
                 await apply_file(client, gvk, key, target.edited)
-            elif gvk.kind in self.source.changes.different:
+            elif gvk.kind in self.source.changes.different and not self.source.keeps_cluster:
                 rejected = await rejection_of(client, gvk, key)
             return replace(await plan_object(self.reconciles_of(target)), rejected=rejected)
         except InvalidError as error:
