@@ -20,7 +20,7 @@ import yaml
 
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of, metadata_of
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
@@ -57,6 +57,7 @@ CERTIFICATE: RawObject = {
     "metadata": {"name": "certificate"},
     "stringData": {"tls.crt": "a certificate"},
 }
+ACCEPTS = {"patterns.example.com/accepts-secrets": "true"}
 ONE_SLOT = ("--max-concurrent-reconciles", "1", "--max-concurrent-runs", "1")
 PLAYBOOK = """
 - name: Run a role once
@@ -424,6 +425,54 @@ async def test_announcement_is_published_at_its_time(subjects: Subjects) -> None
         kind("Announcement"), "later", lambda obj: condition(obj, "Ready").get("reason") == "RunRequeued"
     )
     assert await subjects.world.find(CONFIG_MAP, "later") is None
+
+
+@pytest.fixture
+async def other_namespaces(subjects: Subjects) -> AsyncIterator[dict[str, World]]:
+    """Yield three namespaces of which two accept Secrets, by what they are."""
+    client, made = subjects.world.client, dict[str, World]()
+    for name, labels in (("one", ACCEPTS), ("two", ACCEPTS), ("closed", {})):
+        world = World(client, f"{name}-{uuid.uuid4().hex[:8]}")
+        await client.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace, "labels": labels}}
+        )
+        made[name] = world
+    yield made
+    for world in made.values():
+        await client.delete(GVK("", "v1", "Namespace"), ObjectKey("", world.namespace))
+
+
+async def test_secret_is_shared_with_namespaces_that_accept_it_and_follows_changes(
+    subjects: Subjects, other_namespaces: dict[str, World], control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    world, share = subjects.world, subjects("Share")
+    one, two, closed = (other_namespaces[name] for name in ("one", "two", "closed"))
+    copy_name = f"{world.namespace}-web"
+    spec = {"secret": "certificate", "namespaces": [each.namespace for each in (one, two, closed)]}
+    await share.create(**spec)
+    await share.waits("WaitingForSecret")
+    await add_certificate(world)
+    await share.waits("NotAccepted")
+    copies = [await each.wait_for(SECRET, copy_name, bool) for each in (one, two)]
+    original = await world.get(SECRET, "certificate")
+    assert [each["data"] for each in copies] == [original["data"]] * 2
+    assert await closed.find(SECRET, copy_name) is None
+
+    await share.change(namespaces=[one.namespace])
+    await share.becomes_ready()
+    await two.wait_until_gone(SECRET, copy_name, TIMEOUT_SECONDS)
+    assert await changes_in_check_mode(share, control_plane, tmp_path) == 0
+
+    await world.patch(SECRET, "certificate", {"stringData": {"tls.crt": "another"}})
+    rotated = base64.b64encode(b"another").decode()
+    await one.wait_for(SECRET, copy_name, lambda obj: obj["data"] == {"tls.crt": rotated})
+    await one.delete(SECRET, copy_name)
+    await one.wait_for(SECRET, copy_name, bool)
+
+    await world.delete(kind("Share"), "web")
+    await world.wait_until_gone(kind("Share"), "web", TIMEOUT_SECONDS)
+    assert await one.find(SECRET, copy_name) is None
+    assert await world.find(SECRET, "certificate") is not None
 
 
 @pytest.mark.parametrize("name", SPECS)
