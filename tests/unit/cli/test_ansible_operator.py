@@ -132,7 +132,7 @@ def test_help_shows_the_defaults_of_this_name_and_hides_old_names() -> None:
     assert "(default: 8888)" in text
     assert "(default: /tmp/ansible-operator/runner)" in text
     assert "--leader-elect[=BOOL] " in text
-    assert "--ansible-log-events nothing|tasks|everything " in text
+    assert "--ansible-log-events nothing|tasks|results|everything " in text
     assert "--enable-leader-election" not in text
 
 
