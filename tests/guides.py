@@ -39,6 +39,7 @@ REMOVE_OBSERVED_GENERATION = (
 )
 INTEGRATION = "tests/integration/test_guides.py"
 FILE = re.compile(r'^```yaml title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+PART = re.compile(r'^```\w+(?: title="([^",]+)(, continued)?")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -53,6 +54,15 @@ class Step:
     def is_refused(self) -> bool:
         """Return whether the page shows that the command fails."""
         return any(re.search(r"is invalid|^rolecall \w+: |^\[ERROR\]|^Error from server", line) for line in self.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A file that a page shows with its name: its content, or what the reader adds to its end."""
+
+    path: str
+    content: str
+    is_continued: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,18 @@ GUIDES = (
     ),
     Guide("docs/tutorials/deploy-samples.md", "tests/e2e/test_operator.py"),
     Guide(
+        "docs/tutorials/team.md",
+        "tests/e2e/test_team_tutorial.py",
+        left_out={
+            "make image IMG=registry.example/rolecall-runner:0.1.0 TARGET=runner": "a fixture of the tests builds it",
+            "docker push registry.example/rolecall-runner:0.1.0": "needs a registry; the builds find the image locally",
+            **{
+                f"docker push registry.example/teams:{version}.0.0": "needs a registry; the test loads it into the node"
+                for version in (1, 2, 3)
+            },
+        },
+    ),
+    Guide(
         "docs/guides/deploy.md",
         "tests/integration/test_deploy_guide.py",
         left_out={
@@ -208,6 +230,16 @@ def guide(page: str) -> Guide:
 def steps(text: str) -> list[Step]:
     """Return the commands of a page in their order."""
     return list(_steps(text))
+
+
+def parts(text: str) -> Iterator[ShownFile | Step]:
+    """Yield what a reader of a page does in its order: files to write, and commands to run."""
+    for found in PART.finditer(text):
+        path, continued, content = found.groups()
+        if path is not None:
+            yield ShownFile(path, content, continued is not None)
+        elif found[0].startswith("```console\n"):
+            yield from _steps(found[0])
 
 
 def write_files(text: str, directory: Path) -> None:

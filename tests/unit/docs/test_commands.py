@@ -83,7 +83,7 @@ def test_every_block_of_yaml_can_be_read() -> None:
 
 def test_every_watches_file_in_a_page_is_valid(tmp_path: Path) -> None:
     for block in (block for page in pages() for block in blocks(page.read_text(), "yaml")):
-        document = yaml.safe_load(block)
+        document = next(yaml.safe_load_all(block))
         if not (isinstance(document, list) and all(isinstance(item, dict) and "role" in item for item in document)):
             continue
         for entry in document:
