@@ -19,6 +19,29 @@ from rolecall.kube.references import GVK
 MESSAGE_LIMIT = 512
 _TOO_LARGE_FOR_ETCD = ("request is too large", "message larger than max")
 
+_MAX_SEARCHED: Final = 1 << 16
+"""How many characters of a text are searched: messages are cut to far fewer."""
+
+_MAX_UNESCAPED: Final = 1 << 13
+_MAX_OBJECTS: Final = 16
+_LEVELS: Final = 4
+"""How many times an object may be escaped, plus one."""
+
+_START: Final = re.compile(r'\{(?:\s|\\+n)*\\*"(?:kind|apiVersion|metadata|status|message|reason|details|code)\\*"\s*:')
+_CLIENT_ERROR: Final = re.compile(
+    r"\(?\d{3}\)?\s*\nReason: [^\n]*\n(?:HTTP response headers: [^\n]*\n)?HTTP response body: (?:b\\*['\"])?\Z"
+)
+"""What the Kubernetes client for Python puts in front of a response."""
+
+_LITERAL: Final = re.compile(r"b\\*['\"]\Z")
+_END_OF_LITERAL: Final = re.compile(r"(?:\s|\\+[nr])*\\*['\"]")
+_TRACEBACK: Final = re.compile(r"\s*Original traceback:.*", re.DOTALL)
+_CHARACTER: Final = re.compile(r"((?:\\x[0-9a-fA-F]{2})+)|((?:\\u[0-9a-fA-F]{4})+)|\\?(.)", re.DOTALL)
+_ESCAPED: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
+_FAILURE: Final = (re.compile(r'"kind"\s*:\s*"Status"'), re.compile(r'"status"\s*:\s*"Failure"'))
+_MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+_DECODER: Final = json.JSONDecoder(strict=False)
+
 
 class KubeError(Exception):
     """The base class of all errors of requests to the API server."""
@@ -121,30 +144,6 @@ def from_status(status: int, body: object) -> ApiError:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR and any(each in message for each in _TOO_LARGE_FOR_ETCD):
         kind = TooLargeError
     return kind(status, reason, message, details)
-
-
-_MAX_SEARCHED: Final = 1 << 16
-"""How many characters of a text are searched: messages are cut to far fewer."""
-
-_MAX_UNESCAPED: Final = 1 << 13
-_MAX_OBJECTS: Final = 16
-_LEVELS: Final = 4
-"""How many times an object may be escaped, plus one."""
-
-_START: Final = re.compile(r'\{(?:\s|\\+n)*\\*"(?:kind|apiVersion|metadata|status|message|reason|details|code)\\*"\s*:')
-_CLIENT_ERROR: Final = re.compile(
-    r"\(?\d{3}\)?\s*\nReason: [^\n]*\n(?:HTTP response headers: [^\n]*\n)?HTTP response body: (?:b\\*['\"])?\Z"
-)
-"""What the Kubernetes client for Python puts in front of a response."""
-
-_LITERAL: Final = re.compile(r"b\\*['\"]\Z")
-_END_OF_LITERAL: Final = re.compile(r"(?:\s|\\+[nr])*\\*['\"]")
-_TRACEBACK: Final = re.compile(r"\s*Original traceback:.*", re.DOTALL)
-_CHARACTER: Final = re.compile(r"((?:\\x[0-9a-fA-F]{2})+)|((?:\\u[0-9a-fA-F]{4})+)|\\?(.)", re.DOTALL)
-_ESCAPED: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
-_FAILURE: Final = (re.compile(r'"kind"\s*:\s*"Status"'), re.compile(r'"status"\s*:\s*"Failure"'))
-_MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
-_DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def plain_errors(text: str) -> str:
