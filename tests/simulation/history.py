@@ -217,6 +217,8 @@ class History:
             await replica.stop()
         controllers.cancel()
         findings += [text for text in self.oracles.findings if text not in findings]
+        # Replicas, handoffs, lost responses, and restored clusters aren't second operators.
+        findings += [line for line in self.story if "probably a second operator" in line]
         return Report(
             self.seed, findings, self.story, len(self.facts), self.network.requests, loop.time(), self.network.faults
         )
