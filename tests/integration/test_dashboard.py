@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,77 @@ async def test_page_reports_missing_permissions_until_they_are_granted(
                 await world.client.delete(GVK.of_object(obj), ObjectKey.of_object(obj))
         await world.delete(FOO, FOO_NAME)
         assert operator.stop() == 0
+
+
+FAILS_EARLY = """
+- name: Check the size
+  ansible.builtin.assert: {that: false, fail_msg: the size is too large}
+"""
+
+
+async def test_owned_objects_are_unknown_after_a_restart_with_a_role_that_fails_early(
+    tmp_path: Path, defined: ControlPlane, world: World
+) -> None:
+    def started() -> Operator:
+        operator = Operator(tmp_path, defined.kubeconfig, world.namespace, ("--ui-bind-address", "127.0.0.1:0"))
+        operator.start()
+        return operator
+
+    write_project(tmp_path, TASKS)
+    operator = started()
+    await wait_until_ready(operator)
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"))
+    assert operator.stop() == 0
+    write_project(tmp_path, FAILS_EARLY)
+    operator = started()
+    try:
+        await wait_until_ready(operator)
+        await world.wait_for(THING, "one", lambda obj: is_true(obj, "Failure"))
+        url = operator.messages("Serving the dashboard")[-1]["url"]
+        url = f"{url}kinds/Thing.v1.test.rolecall.dev/{world.namespace}/one"
+
+        async def look() -> Any:
+            return json.loads(await read(url))
+
+        view = await eventually(look, lambda seen: seen["failures"], TIMEOUT_SECONDS, "the page has the failure")
+        assert view["failures"] == ["Task 'Check the size': the size is too large"]
+        assert (view["cluster"]["owned"], view["cluster"]["knowsOwned"]) == ([], False)
+        assert "Unknown: no run of this object has succeeded" in await read(url, "text/html")
+    finally:
+        assert operator.stop() == 0
+
+
+async def test_follower_names_the_leader(tmp_path: Path, defined: ControlPlane, world: World) -> None:
+    flags = ("--leader-elect", "--leader-election-id", "dashboard", "--leader-election-namespace", world.namespace)
+    operators = list[Operator]()
+    try:
+        for name in ("first", "second"):
+            directory = tmp_path / name
+            directory.mkdir()
+            write_project(directory, TASKS)
+            arguments = (*flags, "--health-probe-bind-address", "127.0.0.1:0", "--ui-bind-address", "127.0.0.1:0")
+            operators.append(Operator(directory, defined.kubeconfig, world.namespace, arguments))
+            operators[-1].start()
+
+        async def urls() -> list[str]:
+            return [line["url"] for each in operators for line in each.messages("Serving the dashboard")]
+
+        found = await eventually(urls, lambda seen: len(seen) == 2, TIMEOUT_SECONDS, "both serve the dashboard")
+
+        async def look() -> Any:
+            return sorted([json.loads(await read(url))["replica"]["text"] for url in found])
+
+        leader = f"The leader is the operator on {socket.gethostname()}."
+        expected = [
+            f"This replica is a follower: it shows no runs and no messages of failures. {leader}",
+            "This replica runs the roles.",
+        ]
+        await eventually(
+            look, lambda seen: seen == expected, TIMEOUT_SECONDS, "a replica leads, and the other names it"
+        )
+    finally:
+        assert [operator.stop() for operator in operators] == [0] * len(operators)
 
 
 async def test_dashboard_is_read_only_and_rejects_other_hosts(page: str) -> None:

@@ -1,10 +1,11 @@
 """One object on the API server: its spec, its Events, and the tree of the objects that it owns, with their readiness.
 
 It is read when somebody opens the page of the object, never in the background, and within limits of time, number, and
-size. Informers and records name the objects that belong to it, so most are read by name. The records are that of the
-last run and that of the last success, because a run may fail before it names anything. Without a success since the
-operator started, the object may own others. Only the Pods, ReplicaSets, and Jobs of workloads are listed. A missing
-permission becomes a note.
+size. Informers, records, and the inventory for ``prune`` name the objects that belong to it, so most are read by name.
+The records are that of the last run and that of the last success, because a run may fail before it names anything.
+Without an inventory, and a success since the operator started, the object may own others. An object whose metadata
+doesn't name its owner isn't shown, so a forged inventory shows nothing. Only the Pods, ReplicaSets, and Jobs of
+workloads are listed. A missing permission becomes a note.
 
 The contents of Secrets and ConfigMaps aren't read. Fields that the watch marks as ``sensitive`` are masked, and so is
 each secret value that the mask of the last run knows. Without a record of a run there is no such mask, and messages of
@@ -29,6 +30,7 @@ from rolecall.runner.dashboard.runs import RecordCache, cut_lines
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import ClusterView, EventView, OwnedView
 from rolecall.runner.proxy.ownership import Owner, ownership_of
+from rolecall.runner.prune.inventory import Inventory
 from rolecall.runner.reconcile.kubernetes_events import EVENT
 from rolecall.runner.record.timeline import as_yaml, seconds_of
 from rolecall.runner.secrets.mask import Mask
@@ -143,7 +145,7 @@ class _Reading:
         return as_yaml({"spec": with_texts(masked["spec"], self.redact, with_keys=True)}) if masked.get("spec") else []
 
     async def _find_dependents(self, root: RawObject) -> bool:
-        """Collect the objects that informers and records know, by the uids of their owners; return whether all are."""
+        """Collect the known objects by the uids of their owners; return whether all objects of the root are known."""
         owner = self.root = Owner(self.kind.gvk, self.key, uid_of(root), namespaced=bool(self.key.namespace))
         annotations = owner.type_annotation, str(self.key)
         informers = self.views.sources.manager.informers
@@ -163,9 +165,11 @@ class _Reading:
             for obj in objects_in((exchange.get("answer") or {}).get("json")) if is_object else ():
                 if obj.get("kind") and ownership_of(obj, owner) is not None:
                     self.known[owner.uid].add((GVK.of_object(obj), ObjectKey.of_object(obj)))
+        inventory = [(GVK(each.id.group, each.version, each.kind), each.id.key) for each in Inventory.of(root).objects]
+        self.known[owner.uid].update(inventory)
         has_informers = self.kind.watched.watch.watch_dependent_resources
         history = self.views.sources.recorder.history
-        return bool(succeeded) or (has_informers and history.has_succeeded(self.kind.gvk, self.key))
+        return bool(succeeded or inventory) or (has_informers and history.has_succeeded(self.kind.gvk, self.key))
 
     async def _owned(self, gvk: GVK, owner: RawObject) -> tuple[OwnedView, ...]:
         """Return the tree below an object."""

@@ -22,6 +22,8 @@ from rolecall.runner.dashboard.object_tree import MASKED, MAX_OBJECTS, NO_MASK, 
 from rolecall.runner.dashboard.runs import RecordCache
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject
+from rolecall.runner.prune.observations import ObjectId
 from rolecall.runner.record.run_record import Ending
 from rolecall.runner.runs.outcome import Outcome
 from tests.support.things import THING
@@ -317,6 +319,22 @@ async def test_owned_objects_of_the_last_success_stay_known_after_a_failure(clus
     for number in range(5):  # the record of the success is dropped, but informers know the object now
         cluster_of_one.shown.add_run(obj, ident=f"3{number}", ending=Ending("failed", Outcome("failed")))
     assert (await cluster_of_one.view())["knowsOwned"] is True
+
+
+async def test_inventory_names_owned_objects_after_a_restart_and_no_others(cluster_of_one: Cluster) -> None:
+    objects = tuple(
+        InventoryObject(ObjectId("", "configmaps", "default", name), "v1", "ConfigMap", f"uid-{name}")
+        for name in ("settings", "foreign", "deleted")
+    )
+    cluster_of_one.add(CONFIG_MAP, "settings", is_known=False)
+    cluster_of_one.add(CONFIG_MAP, "foreign", "", is_known=False)
+    absent = {"kind": "Status", "reason": "NotFound", "details": {"name": "deleted"}}
+    cluster_of_one.api.respond("GET", "/api/v1/namespaces/default/configmaps/deleted", absent, 404)
+    annotations = {INVENTORY_ANNOTATION: Inventory("", objects, "web").to_text()}
+    obj = cluster_of_one.add(THING, "one", "", spec={"size": 1}, metadata={"annotations": annotations})
+    cluster_of_one.shown.add_run(obj, ending=Ending("failed", Outcome("failed")))
+    view = await cluster_of_one.view()
+    assert ([each["name"] for each in view["owned"]], view["knowsOwned"]) == (["settings"], True)
 
 
 async def test_object_without_owned_objects_has_none_after_a_success(cluster_of_one: Cluster) -> None:
