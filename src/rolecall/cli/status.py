@@ -48,6 +48,9 @@ _ALWAYS: Final = frozenset({_OBJECT, _STATE, _SINCE, _AGE})
 """The columns of every table; the others are left out if no object has a value."""
 
 _MAX_NAMED: Final = 3
+_MAX_PROBLEMS: Final = 10
+"""Without a watches file, the kinds are those of the cluster, and users may list few of them."""
+
 _GAP: Final = "  "
 _FIT: Final = (
     (_MESSAGE, 16),
@@ -152,8 +155,10 @@ async def _read(options: argparse.Namespace, file: Path | None, now: float) -> "
 
 def problems_of(fleet: "Fleet", namespace: str | None) -> Iterator[str]:
     """Yield one line for each kind that can't be listed, and a hint if that may be permitted in one namespace."""
-    for problem in fleet.problems:
+    for problem in fleet.problems[:_MAX_PROBLEMS]:
         yield f"can't list {problem.gvk.kind} ({problem.gvk.api_version}): {' '.join(problem.reason.split())}"
+    if (more := len(fleet.problems) - _MAX_PROBLEMS) > 0:
+        yield f"can't list {more} more {'kind' if more == 1 else 'kinds'}, see --output json"
     if any(problem.is_forbidden for problem in fleet.problems) and not namespace:
         yield "with permissions in one namespace only, use --namespace NAMESPACE"
 

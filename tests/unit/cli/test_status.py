@@ -196,6 +196,13 @@ def test_unreadable_kind_is_reported_once_and_the_others_are_shown(
     ]
 
 
+def test_unreadable_kinds_beyond_ten_are_counted(reads: Reads, capsys: pytest.CaptureFixture[str]) -> None:
+    reads(fleet_of(problems=tuple(Problem(SITE, "forbidden") for _ in range(12))))
+    assert main(["status"]) == 1
+    *first, last = capsys.readouterr().err.splitlines()
+    assert (len(first), last) == (10, "rolecall status: can't list 2 more kinds, see --output json")
+
+
 def test_unreachable_cluster_is_one_line(reads: Reads, capsys: pytest.CaptureFixture[str]) -> None:
     reads(UnreachableError("connection refused"))
     assert main(["status"]) == 1
