@@ -21,7 +21,9 @@ import psutil
 import yaml
 from rich.console import Console
 
+from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.yaml_reader import describe_error
 from rolecall.runner.record.files import SUFFIX
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import write_private
@@ -119,8 +121,7 @@ def run_demo(options: Options, console: Console) -> int:
     demo stops only what it has started.
     """
     demo_file = read_demo_file(options.project / "demo.yaml")
-    samples = [obj for path in demo_file.samples for obj in read_manifests(path)]
-    definitions = [obj for path in demo_file.definitions for obj in read_manifests(path)]
+    samples, definitions = _objects(demo_file.samples), _objects(demo_file.definitions)
     account = _account(definitions)
     goals = _watched_goals(options.project, demo_file.goals, samples, definitions, console)
     if options.records:
@@ -182,6 +183,24 @@ def _succeeds(progress: Progress, kubeconfig: Path, options: Options, console: C
         return False
     console.print(f"Every sample has reached its end state after {took}")
     return True
+
+
+def _objects(paths: Iterable[Path]) -> list[RawObject]:
+    """Return the objects of manifests. Raise ValueError for a document that isn't one."""
+    found = []
+    for path in paths:
+        try:
+            objects = list(read_manifests(path))
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path}: {describe_error(error)[0]}") from error
+        for obj in objects:
+            is_object = isinstance(obj, dict) and all(isinstance(obj.get(key), str) for key in ("apiVersion", "kind"))
+            if not (is_object and metadata_of(obj).get("name")):
+                raise ValueError(
+                    f"{path}: expected objects with apiVersion, kind, and metadata.name, found {obj!r:.80}"
+                )
+        found += objects
+    return found
 
 
 def _account(definitions: Iterable[RawObject]) -> ObjectKey:

@@ -28,6 +28,7 @@ from openshift.dynamic.exceptions import DynamicApiError, NotFoundError, Resourc
 from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.project.demo_runs import RunLog, last_warnings, readable
+from rolecall.workbench.yaml_files import below
 
 KUSTOMIZATION = "kustomization.yaml"
 ESTABLISHED_SECONDS = 20
@@ -128,8 +129,8 @@ def unwatched_samples(
     samples: Iterable[RawObject], definitions: Iterable[RawObject], watched: frozenset[tuple[str, str]]
 ) -> dict[GVK, list[ObjectKey]]:
     """Return the samples whose kind is defined by the project, but not watched, by kind."""
-    specs = [each["spec"] for each in definitions if each.get("kind") == "CustomResourceDefinition"]
-    defined = {(spec["group"], spec["names"]["kind"]) for spec in specs} - watched
+    specs = [below(each, "spec") for each in definitions if each.get("kind") == "CustomResourceDefinition"]
+    defined = {(spec.get("group"), below(spec, "names").get("kind")) for spec in specs} - watched
     found: dict[GVK, list[ObjectKey]] = {}
     for gvk, key in ((GVK.of_object(each), ObjectKey.of_object(each)) for each in samples):
         if (gvk.group, gvk.kind) in defined:

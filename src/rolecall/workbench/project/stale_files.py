@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import yaml
 
+from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.config.yaml_reader import LocatedMapping, all_documents
+from rolecall.runner.config.yaml_reader import LocatedMapping, all_documents, describe_error
 from rolecall.runner.record.files import SUFFIX
 from rolecall.runner.record.reader import RecordError, StoredRecord, read_record
 from rolecall.runner.runs.events import STATUS_ACTIONS
@@ -318,12 +319,14 @@ def _check_samples(
         try:
             documents = all_documents(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            yield Problem(str(file), None, f"the sample can't be read: {' '.join(str(error).split())}")
+            text, line = describe_error(error)
+            yield Problem(str(file), line, f"the sample can't be read: {text}", Severity.WARNING)
             continue
-        for obj in (
-            each for each in documents if isinstance(each, dict) and each.get("apiVersion") and each.get("kind")
-        ):
-            gvk, key = GVK.of(str(obj["apiVersion"]), str(obj["kind"])), ObjectKey.of_object(obj)
+        for obj in documents:
+            if not (isinstance(obj, dict) and obj.get("apiVersion") and obj.get("kind")):
+                continue
+            gvk = GVK.of(str(obj["apiVersion"]), str(obj["kind"]))
+            key = ObjectKey.of_object({"metadata": metadata_of(obj)})
             title, kind = f"{gvk.kind} {key}", kinds.get((gvk.group, gvk.kind))
             if kind is None and ((gvk.group, gvk.kind) in defined or gvk.group in groups):
                 text = f"the kind {gvk.kind} of {gvk.api_version} isn't in watches.yaml, so no role reconciles this "

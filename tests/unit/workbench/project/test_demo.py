@@ -190,7 +190,13 @@ except KeyboardInterrupt:
 
 def crd(kind: str) -> dict[str, Any]:
     spec = {"group": "example.com", "names": {"kind": kind}}
-    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": spec}
+    metadata = {"name": f"{kind}s.example.com".lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def started(options: Options, output: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -238,6 +244,15 @@ def test_unreadable_watches_file_is_left_to_the_operator(
 def test_definitions_without_an_account_are_reported(project: Options, output: io.StringIO) -> None:
     (project.project / "definitions.yaml").write_text(yaml.safe_dump(crd("Site")))
     with pytest.raises(ValueError, match="definitions contain no ServiceAccount"):
+        run_demo(project, Console(file=output))
+
+
+@pytest.mark.parametrize("text", ["- 1", "kind: Site", "{apiVersion: v1, kind: Site, metadata: 3}", "text"])
+def test_document_that_is_no_object_is_reported(project: Options, output: io.StringIO, text: str) -> None:
+    (project.project / "samples.yaml").write_text(text)
+    with pytest.raises(
+        ValueError, match=r"samples.yaml: expected objects with apiVersion, kind, and metadata.name, found"
+    ):
         run_demo(project, Console(file=output))
 
 

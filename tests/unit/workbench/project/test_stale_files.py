@@ -277,3 +277,28 @@ def test_built_in_kinds_have_other_fields(project: Path) -> None:
     )
     (project / RECORD).unlink()
     assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "problem"),
+    [
+        (SAMPLE, "a: [", "the sample can't be read: invalid YAML: "),
+        (SAMPLE, "- 1\n--- 2\n--- {apiVersion: a/b/c, kind: X, metadata: 3}", ""),
+        (SAMPLE, "{apiVersion: apps.example.com/v1, kind: Website, metadata: [], spec: [1]}", ""),
+        (
+            "demo.yaml",
+            "goals: [1, {kind: Website, apiVersion: [], until: 3, columns: 4}]",
+            "the kind Website of [] isn't in",
+        ),
+        ("demo.yaml", "samples: [deploy/nowhere, 3]", ""),
+        ("roles/website/defaults/main.yml", "- 1", ""),
+        ("roles/website/defaults/main.yml", "a: b: c", ""),
+        ("roles/website/tasks/main.yml", "- [1, {set_stats: [1]}, {set_stats: }]", ""),
+        (RECORD, "{}", "not the head of a record"),
+    ],
+)
+def test_invalid_files_do_not_end_the_check(path: str, text: str, problem: str) -> None:
+    Path(path).write_text(text)
+    found = of(path)
+    assert [text for text in found if problem not in text] == []
+    assert bool(found) is bool(problem)
