@@ -43,11 +43,11 @@ def cluster_scoped_project(directory: Path) -> None:
     """Create a project whose only kind is cluster-scoped, and whose role needs more than its generated permissions."""
     init_project(directory, "web", "example.com").write()
     create_api(directory, NewKind("apps", "v1", "Team")).write()
-    definition = directory / "deploy/crds/teams.yaml"
+    definition = directory / "deploy/crds" / "teams.yaml"
     definition.write_text(definition.read_text().replace("scope: Namespaced", "scope: Cluster"))
     metadata = {"name": "checkout"}
     sample = {"apiVersion": "apps.example.com/v1", "kind": "Team", "metadata": metadata, "spec": {"message": "Hello"}}
-    (directory / "deploy/samples/team.yaml").write_text(yaml.safe_dump(sample))
+    (directory / "deploy/samples" / "team.yaml").write_text(yaml.safe_dump(sample))
     (directory / "roles/team/tasks/main.yml").write_text(ROLE)
 
 
@@ -85,7 +85,7 @@ async def test_printed_commands_add_the_missing_permissions(tmp_path: Path) -> N
     for command in commands:
         code, printed = await run(project, command)
         assert code == 0, printed
-    roles = list(yaml.safe_load_all((project / "deploy/rbac/team.yaml").read_text()))
+    roles = list(yaml.safe_load_all((project / "deploy/rbac" / "team.yaml").read_text()))
     rules = [rule for role in roles for rule in role.get("rules", ()) if rule["resources"] == ["resourcequotas"]]
     # The first run creates the quota, and the second one changes it.
     assert {verb for rule in rules for verb in rule["verbs"]} >= {"create", "get", "patch"}

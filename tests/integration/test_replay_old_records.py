@@ -71,7 +71,7 @@ def test_replay_names_why_the_role_does_not_run(project: Path) -> None:
 
 
 def test_record_of_another_scope_is_named(project: Path) -> None:
-    edit(project / "deploy/crds/websites.yaml", "scope: Namespaced", "scope: Cluster")
+    edit(project / "deploy/crds" / "websites.yaml", "scope: Namespaced", "scope: Cluster")
     for name in ("labeled", "paused"):
         (project / f"tests/records/{name}.jsonl").unlink()
     scope = "its object is in the namespace website-sample, but Website is cluster-scoped"
