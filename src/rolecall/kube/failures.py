@@ -25,6 +25,7 @@ VARIES: Final = "…"
 MAX_SHORT: Final = 200
 """The number of characters of a short message."""
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 9999
 _MIN_NAME: Final = 3
 """Shorter names may be words of a message, so they are only replaced where they can't be."""
 
@@ -221,6 +222,12 @@ def plural_kind(kind: str) -> str:
     return kind + plural[len(kind) :] if plural.startswith(kind.lower()) else kind[:-1] + plural[len(kind) - 1 :]
 
 
+def seconds_of(text: object) -> float | None:
+    """Return a time in a status in seconds since the epoch; None if it isn't one, or if no clock can show it."""
+    time = parse_time(text)
+    return time.timestamp() if time is not None and _FIRST_YEAR <= time.year < _LAST_YEAR else None
+
+
 def clock_text(seconds: float, now: float, zone: tzinfo = UTC) -> str:
     """Return a time as the clock shows it, with the date unless it is today: ``07:42``, ``2026-11-27 07:42``."""
     time, today = (datetime.fromtimestamp(each, zone) for each in (seconds, now))
@@ -240,5 +247,4 @@ def _text(value: object) -> str:
 
 
 def _time(condition: Mapping[str, Any]) -> float | None:
-    time = parse_time(condition.get("lastTransitionTime"))
-    return time.timestamp() if time is not None else None
+    return seconds_of(condition.get("lastTransitionTime"))

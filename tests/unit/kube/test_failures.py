@@ -166,6 +166,11 @@ def test_times_of_other_days_have_a_date() -> None:
     assert clock_text(START, START + 86400) == "2026-11-28 07:42"
 
 
+@pytest.mark.parametrize("odd", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "yesterday", "", None, 7])
+def test_time_that_no_clock_shows_is_unknown(odd: object) -> None:
+    assert state_of(team("checkout", FAILED | {"lastTransitionTime": odd})).since is None
+
+
 def test_plural_kinds_keep_their_capitals() -> None:
     kinds = ("Team", "NetworkPolicy", "Ingress", "Gateway")
     assert tuple(map(plural_kind, kinds)) == ("Teams", "NetworkPolicies", "Ingresses", "Gateways")

@@ -16,8 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from yarl import URL
 
-from rolecall.kube.failures import short_message
-from rolecall.kube.quantities import format_duration, parse_time, time_text
+from rolecall.kube.failures import seconds_of, short_message
+from rolecall.kube.quantities import format_duration, time_text
 from rolecall.runner.dashboard.views import (
     SHAPES,
     Query,
@@ -110,12 +110,6 @@ def is_of_task(failure: str) -> bool:
     return _OF_TASK.match(failure) is not None
 
 
-def epoch(text: str) -> float | None:
-    """Return a time of Kubernetes in seconds since the epoch, None if it isn't a time."""
-    time = parse_time(text)
-    return time.timestamp() if time is not None else None
-
-
 @cache
 def static_file(name: str) -> bytes:
     """Return one of ``STATIC_TYPES``."""
@@ -149,7 +143,7 @@ class Pages:
             "until": lambda seconds: until(seconds, self.now()),
             "lasting": lambda seconds: lasting(seconds, self.now()),
             "duration": format_duration,
-            "epoch": epoch,
+            "epoch": seconds_of,
             "short": short_message,
             "utc": time_text,
         }

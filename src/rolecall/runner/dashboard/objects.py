@@ -12,8 +12,7 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Final
 
-from rolecall.kube.failures import Failure, FailureGroup, common_message, groups_of
-from rolecall.kube.quantities import parse_time
+from rolecall.kube.failures import Failure, FailureGroup, common_message, groups_of, seconds_of
 from rolecall.kube.references import GVK
 from rolecall.runner.config.watches import ReferenceType
 from rolecall.runner.dashboard.commands import Place, commands_for, commands_for_run, port_forward
@@ -179,7 +178,7 @@ class Rows:
     def failure(self, note: ObjectNote) -> Failure:
         """Return the failure of a failing object; it exists since its oldest condition, or since its first run."""
         bad = (each.since for each in note.conditions if (each.type, each.status) in CERTAINLY_BAD)
-        times = [time.timestamp() for each in bad if (time := parse_time(each)) is not None]
+        times = [time for each in bad if (time := seconds_of(each)) is not None]
         if not times:
             lines = self.sources.recorder.history.of(self.kind.gvk, note.key)
             times = [line.started for line in takewhile(lambda line: line.outcome != "succeeded", lines)]

@@ -154,6 +154,15 @@ async def test_object_lists_its_triggers(shown: Shown) -> None:
     assert [trigger["what"] for trigger in triggers] == ["This Thing", "Deployment (apps/v1)"]
 
 
+@pytest.mark.parametrize("since", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "<b>", ""])
+async def test_invalid_times_of_conditions_break_no_page(shown: Shown, since: str) -> None:
+    bad = {"type": "Failure", "status": "True", "reason": "Failed", "lastTransitionTime": since}
+    for name in ("one", "two"):
+        shown.add_run(shown.bench.tell(THING, name=name, status={"conditions": [bad]}), ending=Ending("failed"))
+    for path in ("/", PATH, RUN, "/?format=json"):
+        assert (await shown.get(path))[0] == 200, path
+
+
 @pytest.mark.parametrize("part", ["name", "namespace", "reason", "cause", "task", "target", "effect", "query"])
 async def test_hostile_strings_are_escaped(shown: Shown, part: str) -> None:
     def text(name: str) -> str:
