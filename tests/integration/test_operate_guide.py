@@ -1,11 +1,13 @@
 """The guide to operation, done with a project of ``rolecall init``.
 
-The nodes of the control plane are simulated, so an operator next to it stands for the pods of the Deployment.
+The nodes of the control plane are simulated, so the process of the deployed container, with the permissions of its
+account, stands for the pods of the Deployment.
 """
 
 from pathlib import Path
 
 from tests.guides import FILE, Step, guide
+from tests.integration.containers import in_shell
 from tests.integration.shell import do
 from tests.outcomes import check
 
@@ -13,15 +15,14 @@ GUIDE = guide("docs/guides/operate.md")
 FILES = dict(FILE.findall(GUIDE.text))
 CLUSTER = "operate-guide"
 ROLE = "roles/website/tasks/main.yml"
-OPERATOR = """
-rolecall run --zap-encoder json --leader-elect --leader-election-id web --leader-election-namespace web-system 2> log &
-"""
+OPERATOR = f"{in_shell(CLUSTER, 'web-system', 'web')} 2> log &"
 PROJECT = f"""
 rolecall init --domain example.com web
 cd web
 rolecall create api --group shop --version v1 --kind Website --generate-role
 cat > {ROLE} <<'END'
 {FILES[ROLE]}END
+sed -i 's/resources: \\[configmaps\\]/resources: [configmaps, secrets]/' deploy/rbac/website.yaml
 rolecall cluster start --name {CLUSTER}
 export KUBECONFIG=$(rolecall cluster kubeconfig --name {CLUSTER})
 kubectl apply --server-side -k deploy
