@@ -22,7 +22,7 @@ cd web
 rolecall create api --group shop --version v1 --kind Website --generate-role
 cat > {ROLE} <<'END'
 {FILES[ROLE]}END
-sed -i 's/resources: \\[configmaps\\]/resources: [configmaps, secrets]/' deploy/rbac/website.yaml
+sed -i 's/resources: \\[configmaps\\]/resources: [configmaps, secrets]/' deploy/rbac/*.yaml
 rolecall cluster start --name {CLUSTER}
 export KUBECONFIG=$(rolecall cluster kubeconfig --name {CLUSTER})
 kubectl apply --server-side -k deploy
