@@ -2,8 +2,9 @@
 
 A file that the schema accepts has no error and no unknown key for ``rolecall validate``, and the other way round, but
 for the rules that no schema can express: whether roles and playbooks exist, whether two entries have the same kind,
-whether a JSONPath can be parsed, and what a role declares. Keys are known in the spelling of the reference only. Where
-a value has a reference to an environment variable, only the operator knows what it stands for, so it is accepted.
+whether a JSONPath can be parsed, whether a group is a domain name, and what a role declares. Keys are known in the
+spelling of the reference only. Where a value has a reference to an environment variable, only the operator knows what
+it stands for, so it is accepted.
 
 Draft 7, which editors know best.
 """
@@ -24,7 +25,8 @@ DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 _END: Final = r"$(?!\n)"
 """The end of a text: ``$`` alone would allow a line break after it, in some languages."""
 
-_REFERENCE: Final[Schema] = {"type": "string", "pattern": r"\$[{A-Za-z_]"}
+_REFERENCE_FORM: Final = r"\$[{A-Za-z_]"
+_REFERENCE: Final[Schema] = {"type": "string", "pattern": _REFERENCE_FORM}
 _SCALAR: Final[Schema] = {"type": ["string", "number", "boolean", "null"]}
 _TRUE: Final = [word for word, value in BOOLEANS.items() if value]
 _FALSE: Final = [word for word, value in BOOLEANS.items() if not value]
@@ -34,7 +36,12 @@ _FILLED: Final[Schema] = {"not": {"enum": ["", 0, False, None]}}
 """A value that is there, for the Go runner and for us."""
 
 _TEXTS: Final[Schema] = {"items": {"type": "string"}}
+_LABELS: Final = {"type": ["string", "boolean"]}
+"""The types of texts that start with a letter: not those of numbers."""
+
 _OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
+    keys.VERSION: _LABELS | {"pattern": f"^[a-z]([-a-z0-9]{{0,61}}[a-z0-9])?{_END}|{_REFERENCE_FORM}"},
+    keys.KIND: _LABELS | {"pattern": f"^[A-Za-z]([-A-Za-z0-9]{{0,61}}[A-Za-z0-9])?{_END}|{_REFERENCE_FORM}"},
     keys.READY_VALUE: {"type": ["string", "null"]},
     keys.REASON: {"type": ["string", "null"]},
     keys.MESSAGE: {"type": ["string", "null"]},
