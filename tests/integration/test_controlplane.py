@@ -233,7 +233,7 @@ def test_failed_component_is_reported_with_its_log_and_cleaned_up(
     broken.write_text("#!/bin/sh\necho 'no such flag: --answer' >&2\nexit 1\n")
     broken.chmod(0o755)
     programs = find_binaries(print) | {"kube-scheduler": broken}
-    monkeypatch.setattr(cluster, "find_binaries", lambda _report: programs)
+    monkeypatch.setattr(cluster, "find_binaries", lambda _report, **_kubernetes: programs)
     with pytest.raises(ComponentFailedError) as failure:
         ControlPlane("broken", state_directory=state_directory).start()
     assert failure.value.component == "kube-scheduler"
@@ -245,7 +245,7 @@ def test_error_names_a_program_that_is_not_executable(
     state_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = find_binaries(print) | {"etcd": tmp_path / "missing"}
-    monkeypatch.setattr(cluster, "find_binaries", lambda _report: programs)
+    monkeypatch.setattr(cluster, "find_binaries", lambda _report, **_kubernetes: programs)
     with pytest.raises(ComponentFailedError, match="etcd could not be started"):
         ControlPlane("broken", state_directory=state_directory).start()
     assert _left_over(state_directory) == []
