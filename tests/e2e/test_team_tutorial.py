@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.cluster import Cluster, Document
 from tests.guides import ShownFile, Step, guide, parts
 from tests.integration.shell import clone
@@ -125,6 +127,7 @@ def differences(one: object, other: object, path: str = "") -> Iterator[str]:
         yield f"{path}: {other}"
 
 
+@pytest.mark.timeout(2400)  # includes the images, if this test is the first
 def test_every_command_of_the_page_ends_and_prints_as_the_page_says(
     cluster: Cluster, runner_image: str, tmp_path: Path
 ) -> None:
