@@ -124,10 +124,10 @@ def _together(group: list[Findings], total: int) -> Iterator[Line]:
     shown = f"{reason[:MAX_REASON]}…" if is_cut else reason
     what = f" would fail: {shown}" if found.exit_code == ExitCode.FAILED else f": {_summary(found)}"
     yield Line(f"{len(group)} of {total}{what} ({found.plan.gvk.kind} {', '.join(keys)}{more})", _HEAD)
-    yield Line(f"  {_name(found)}, for example:")
-    if is_cut:
-        yield from paragraph("  fails: ", found.failure, _BAD)
-    yield from _details(found, with_failure=False)
+    whole = paragraph("  fails: ", found.failure, _BAD) if is_cut else ()
+    if details := [*whole, *_details(found, with_failure=False)]:
+        yield Line(f"  {_name(found)}, for example:")
+        yield from details
 
 
 def _name(found: Findings) -> str:
