@@ -25,9 +25,10 @@ from kubernetes.config import new_client_from_config
 from openshift.dynamic import DynamicClient
 from openshift.dynamic.exceptions import DynamicApiError, NotFoundError, ResourceNotFoundError
 
+from rolecall.kube.errors import plain_errors
 from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.workbench.project.demo_runs import RunLog, last_warnings, readable
+from rolecall.workbench.project.demo_runs import RunLog, last_warnings
 from rolecall.workbench.yaml_files import below
 
 KUSTOMIZATION = "kustomization.yaml"
@@ -165,7 +166,7 @@ class Applier:
             raise ValueError(f"{gvk.kind} {key} can't be applied: {text}") from error
         except DynamicApiError as error:
             body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body)
-            raise ValueError(f"{gvk.kind} {key} can't be applied: {readable(body)}") from error
+            raise ValueError(f"{gvk.kind} {key} can't be applied: {plain_errors(body)}") from error
         if gvk.kind == "CustomResourceDefinition":
             self._wait_until_established(key.name)
         return key

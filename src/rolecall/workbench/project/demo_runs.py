@@ -8,10 +8,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rolecall.kube.errors import plain_errors
 from rolecall.kube.references import GVK
 
 ENOUGH_FAILURES: Final = 3
@@ -28,9 +28,6 @@ _WATCHED_AGAIN: Final = "Watching this kind again"
 _TASK: Final = re.compile(
     r"""(?:Finalizer \S+: )?Task (?P<quote>['"])(?P<task>[^\n]*?)(?P=quote)(?: on \S+)?: (?P<reason>.*)""", re.DOTALL
 )
-_STATUS: Final = '{"kind":"Status"'
-"""The start of an error of Kubernetes in a message: an object as JSON."""
-
 _DENIED: Final = re.compile(
     r"cannot \S+ (?:resource|path) |403 Forbidden|cannot set blockOwnerDeletion|attempting to grant RBAC permissions"
 )
@@ -53,7 +50,7 @@ class Failure:
     def of(cls, message: str) -> "Failure":
         """Return the failure with the message of a condition or a log line."""
         found = _TASK.fullmatch(message)
-        return cls(found["task"], readable(found["reason"])) if found else cls("", readable(message))
+        return cls(found["task"], plain_errors(found["reason"])) if found else cls("", plain_errors(message))
 
     @property
     def is_denied(self) -> bool:
@@ -64,20 +61,6 @@ class Failure:
         """Return one line, which may be cut."""
         text = " ".join((f"task {self.task!r}: {self.reason}" if self.task else self.reason).split())
         return text if len(text) <= _MAX_REASON else f"{text[: _MAX_REASON - 1]}…"
-
-
-def readable(message: str) -> str:
-    """Return a message in which the errors of Kubernetes are not JSON, but their message and code."""
-    return "\n".join(map(_readable_line, message.strip().splitlines()))
-
-
-def _readable_line(line: str) -> str:
-    before, start, rest = line.partition(_STATUS)
-    for text in (rest, rest.replace("\\\\", "\\")) if start else ():  # as Python shows bytes, each backslash is doubled
-        with suppress(ValueError):
-            status, _ = json.JSONDecoder().raw_decode(start + text)
-            return f"{before.removesuffix(chr(39)).removesuffix('b')}{status.get('message')} ({status.get('code')})"
-    return line
 
 
 @dataclass(slots=True)
@@ -162,6 +145,6 @@ def last_warnings(lines: list[str], count: int) -> Iterator[str]:
             continue
         if isinstance(entry, dict) and entry.get("level") in ("warning", "error"):
             shown = ("error", "reason", "kind", "namespace", "name", "gvk")
-            fields = ", ".join(f"{key}: {readable(str(entry[key]))}" for key in shown if entry.get(key))
+            fields = ", ".join(f"{key}: {plain_errors(str(entry[key]))}" for key in shown if entry.get(key))
             found.append(f"{entry['level']}: {entry.get('msg')} ({fields})" if fields else f"{entry.get('msg')}")
     yield from found[-count:]

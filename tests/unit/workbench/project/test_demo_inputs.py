@@ -171,7 +171,9 @@ def test_the_last_run_of_an_object_counts(operator: OperatorProcess) -> None:
 
 
 def test_last_warnings_of_the_log_are_readable(operator: OperatorProcess) -> None:
-    status = json.dumps({"kind": "Status", "message": "no quota", "code": 403}, separators=(",", ":"))
+    status = json.dumps(
+        {"kind": "Status", "status": "Failure", "message": "no quota", "code": 403}, separators=(",", ":")
+    )
     lines = [
         line(level="info", msg="Watching"),
         line(level="warning", msg="Old"),
@@ -262,7 +264,12 @@ class _FakeCluster:
 
     def apply(self, body: dict[str, Any], namespace: str | None) -> None:
         if "spec" not in body:
-            status = {"kind": "Status", "message": "Site is invalid: spec: Required value", "code": 422}
+            status = {
+                "kind": "Status",
+                "status": "Failure",
+                "message": "Site is invalid: spec: Required value",
+                "code": 422,
+            }
             content = json.dumps(status, separators=(",", ":")).encode()
             raise DynamicApiError(SimpleNamespace(status=422, reason="", body=content, headers={}))
         self.applied.append((body["metadata"]["name"], namespace))

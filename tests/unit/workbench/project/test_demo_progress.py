@@ -164,7 +164,7 @@ async def test_objects_of_other_kinds_are_those_of_the_namespaces_of_samples(
 
 
 async def test_reason_of_a_failed_object_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    status = json.dumps({"kind": "Status", "message": DENIED, "code": 403}, separators=(",", ":"))
+    status = json.dumps({"kind": "Status", "status": "Failure", "message": DENIED, "code": 403}, separators=(",", ":"))
     message = f"Task 'Make it': Failed to create object: {f'{status}{chr(10)}'.encode()!r}"
     demo = Demo(tmp_path, monkeypatch, team("a", ready=False, message=message), timeout=-1)
     await demo.end()
