@@ -293,3 +293,14 @@ def test_nested_default_that_earlier_roles_reject_is_noted(capsys: pytest.Captur
     assert main(["generate", "crds"]) == 0
     notes = [line for line in capsys.readouterr().out.splitlines() if "earlier versions" in line]
     assert [line.split(": its default gives")[0].split("Thing ")[1] for line in notes] == ["spec.tls.port"]
+
+
+def test_required_option_that_only_the_finalizer_sets_is_a_field() -> None:
+    """Every other run needs it; an optional one, such as a state, is the watch's alone."""
+    required = "      where: {type: str, required: true}\n      state: {type: str, default: present}\n"
+    specs = SPECS.replace("[yes,", '["yes",').replace("    options:\n", f"    options:\n{required}", 1)
+    write("roles/thing/meta/argument_specs.yml", specs)
+    write("watches.yaml", WATCHES.replace("}", ", finalizer: {name: a/b, vars: {where: x, state: absent}}}"))
+    assert main(["generate", "crds"]) == 0
+    assert "where:" in FILE.read_text()
+    assert "state:" not in FILE.read_text()

@@ -182,7 +182,7 @@ def read_role_arguments(watch: Watch, environment: Mapping[str, str]) -> RoleArg
     # Ansible's modules take a while to import, and most commands don't need them.
     from ansible.module_utils.common.parameters import DEFAULT_TYPE_VALIDATORS  # noqa: PLC0415
 
-    given = {**(watch.finalizer.variables if watch.finalizer else {}), **watch.variables}
+    given = dict(watch.variables)
     if isinstance(watch.content, RoleContent):
         role = watch.content.path
     else:
@@ -193,7 +193,10 @@ def read_role_arguments(watch: Watch, environment: Mapping[str, str]) -> RoleArg
         raise ArgumentSpecError(f"{file}: {error[1]}")
     if "main" not in specs:
         raise ArgumentSpecError(f"{file}: argument_specs has no entry point main: describe the role's variables there")
-    return RoleArguments(specs["main"], given, role)
+    # A required option that only the finalizer sets is a field: without it, every other run fails.
+    of_finalizer, options = watch.finalizer.variables if watch.finalizer else {}, specs["main"].get("options") or {}
+    cleaning = {name: each for name, each in of_finalizer.items() if not options.get(name, {}).get("required")}
+    return RoleArguments(specs["main"], cleaning | given, role)
 
 
 def _read_specs(role: Path) -> tuple[Path, Any]:
