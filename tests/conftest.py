@@ -22,6 +22,10 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("everywhere"), max_examples=1000, derandomize=False)
 settings.load_profile("everywhere")
 
+# The readline library of the main process gives the processes of pytest-xdist a width. Tests are no terminal.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
 pytest_plugins = ["tests.costs"]
 
 
