@@ -291,10 +291,15 @@ NAMES = st.sampled_from(["cpu", "maxPods", "max_pods", "storage", "x"])
 OPTIONS: st.SearchStrategy[Any] = st.recursive(
     st.sampled_from([{"type": "int"}, {"type": "dict"}, {"type": "raw", "options": {"cpu": {}}}, {}]),
     lambda inner: st.builds(
-        lambda kind, options, aliases: {**kind, "options": options, "aliases": aliases},
+        lambda kind, options, has_aliases: {
+            **kind,
+            "options": {
+                name: {**each, "aliases": [f"{name}_too"]} if has_aliases else each for name, each in options.items()
+            },
+        },
         st.sampled_from([{"type": "dict"}, {"type": "list", "elements": "dict"}, {"type": "list"}]),
         st.dictionaries(NAMES.filter(str.islower), inner, max_size=3),
-        st.lists(st.sampled_from(["other", "alias"]), unique=True, max_size=1),
+        st.booleans(),
     ),
     max_leaves=8,
 )
@@ -308,7 +313,9 @@ def values(option: dict[str, Any], *, snake: bool) -> st.SearchStrategy[Any]:
         return st.just({"x": 1}) if option.get("type") == "dict" else st.integers()
     known = {name: values(each, snake=snake) for name, each in nested.items()}
     names = {name.replace("_p", "P") if snake else name: each for name, each in known.items()}
-    unknown = {"storage": st.just(1), "other": st.just(2), "NEW": st.just([3])}
+    if any("aliases" in each for each in nested.values()):
+        names = {f"{name}_too": each for name, each in known.items()}
+    unknown = {"unit": st.just(1), "strange": st.just(2), "NEW": st.just([3])}
     item = st.fixed_dictionaries({}, optional=unknown | names)
     return st.lists(item, max_size=2) if option["type"] == "list" else item
 
