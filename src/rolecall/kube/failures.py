@@ -183,10 +183,15 @@ def short_message(message: str) -> str:
     return _cut(_one_line(message))
 
 
+def task_and_reason(message: str) -> tuple[str, str]:
+    """Return the task that a message names at its start, empty if it names none, and the rest of the message."""
+    start = _TASK.match(message)
+    return ("", message) if start is None else (start["task"], message[start.end() :])
+
+
 def _one_line(message: str) -> str:
-    task, text = "", message.strip()
-    if (start := _TASK.match(text)) is not None:
-        task, text = start["task"], text[start.end() :]
+    task, text = task_and_reason(message.strip())
+    if task:
         text = re.split(r"\nTask ['\"]", text, maxsplit=1)[0]  # failures of other hosts and tasks
     text = _LIST_OF_OPTIONS.sub("", " ".join(text.split()))
     return text if not task or task.startswith(_VALIDATION) else f"{task}: {text}"

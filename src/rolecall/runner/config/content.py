@@ -129,14 +129,7 @@ def declared_variables(content: Content) -> frozenset[str]:
             "declared needs the role's argument specs: declare its variables in "
             f"{content.path / ARGUMENT_SPECS[0]}, below argument_specs.main.options, or use all"
         )
-    path, entry_points = specs
-    main = entry_points.get("main") if isinstance(entry_points, dict) else None
-    if not isinstance(main, dict):
-        raise ValueError(f"{path}: {_KEY} has no entry point main with the options of the role")  # noqa: TRY004
-    options = main.get("options") or {}
-    if not isinstance(options, dict):
-        raise ValueError(f"{path}: {_KEY}.main.options: expected a mapping")  # noqa: TRY004 - as above
-    return frozenset(map(str, options))
+    return frozenset(map(str, _main_options(*specs)))
 
 
 def validated_options(content: Content) -> Mapping[str, Any]:
@@ -163,13 +156,20 @@ def _options_of(path: Path, _changed_ns: int, _size: int) -> Mapping[str, Any] |
     """Return the options in a file, None if it has no argument specs; the other arguments are keys of the cache."""
     try:
         specs = _specs_in(path)
+        return None if specs is None else _main_options(path, specs)
     except ValueError:
         return {}  # Ansible reports it
-    if specs is None:
-        return None
+
+
+def _main_options(path: Path, specs: Any) -> Mapping[str, Any]:
+    """Return the options of the entry point ``main`` in the argument specs of a file. Raise ValueError if invalid."""
     main = specs.get("main") if isinstance(specs, dict) else None
-    options = main.get("options") if isinstance(main, dict) else None
-    return options if isinstance(options, dict) else {}
+    if not isinstance(main, dict):
+        raise ValueError(f"{path}: {_KEY} has no entry point main with the options of the role")  # noqa: TRY004
+    options = main.get("options") or {}
+    if not isinstance(options, dict):
+        raise ValueError(f"{path}: {_KEY}.main.options: expected a mapping")  # noqa: TRY004 - as above
+    return options
 
 
 def _argument_specs(content: RoleContent) -> tuple[Path, Any] | None:

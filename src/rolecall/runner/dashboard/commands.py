@@ -1,6 +1,6 @@
 """Commands that a page offers to copy. They work where the page is read: on a machine with ``kubectl``.
 
-The dashboard itself is read-only, so that whoever can read it can't change anything.
+The dashboard itself is read-only, so that anyone who can read it can't change anything.
 """
 
 import shlex

@@ -112,7 +112,7 @@ def declared_part(
     """Return a spec without the nested fields that would fail validation as unknown, and the paths of these fields.
 
     ``options`` are those of the role's argument specs, in which fields have snake case names if ``snake_case_names``.
-    All top-level fields stay, because Ansible validates only the variables that are declared. So does everything in a
+    All top-level fields stay, because Ansible validates only declared variables. So does everything in a
     field whose option declares no options of its own. Paths are the spec's, for example ``quota.storage``, and
     ``rules[].port`` in lists; each occurs once, sorted.
     """

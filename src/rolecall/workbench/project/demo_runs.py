@@ -12,22 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.kube.errors import plain_errors
+from rolecall.kube.failures import task_and_reason
 from rolecall.kube.references import GVK
 
 ENOUGH_FAILURES: Final = 3
 """After so many equal failures of an object in a row, the demo ends."""
 
 DENIED_SECONDS: Final = 10.0
-"""A new permission takes a moment to become effective: a watch that is denied for longer stays so."""
+"""A new permission takes a moment to become effective: a watch denied for longer stays so."""
 
 PAGE_MESSAGE: Final = "Serving the dashboard"
 _MAX_REASON: Final = 400
 _FAILURES: Final = ("Reconcile failed", "Failed to write the status")
 _WATCHED_AGAIN: Final = "Watching this kind again"
 
-_TASK: Final = re.compile(
-    r"""(?:Finalizer \S+: )?Task (?P<quote>['"])(?P<task>[^\n]*?)(?P=quote)(?: on \S+)?: (?P<reason>.*)""", re.DOTALL
-)
 _DENIED: Final = re.compile(
     r"cannot \S+ (?:resource|path) |403 Forbidden|cannot set blockOwnerDeletion|attempting to grant RBAC permissions"
 )
@@ -49,8 +47,8 @@ class Failure:
     @classmethod
     def of(cls, message: str) -> "Failure":
         """Return the failure with the message of a condition or a log line."""
-        found = _TASK.fullmatch(message)
-        return cls(found["task"], plain_errors(found["reason"])) if found else cls("", plain_errors(message))
+        task, reason = task_and_reason(message)
+        return cls(task, plain_errors(reason))
 
     @property
     def is_denied(self) -> bool:

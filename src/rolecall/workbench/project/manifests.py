@@ -48,7 +48,7 @@ class _Operator:
 
 @dataclass(frozen=True, slots=True)
 class DeployedOperator:
-    """An operator in manifests: its namespace and settings, and the Roles and ClusterRoles that are applied with it."""
+    """An operator in manifests: its namespace and settings, and the Roles and ClusterRoles applied with it."""
 
     namespace: str
     settings: Settings
