@@ -36,6 +36,12 @@ def metadata_of(obj: RawObject) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def spec_of(obj: RawObject) -> dict[str, Any]:
+    """Return the spec of an object; empty if there is none, or if it isn't a mapping."""
+    found = obj.get("spec")
+    return found if isinstance(found, dict) else {}
+
+
 def status_of(obj: RawObject) -> dict[str, Any]:
     """Return the status of an object; empty if there is none, or if it isn't a mapping."""
     found = obj.get("status")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
+from rolecall.kube.metadata import spec_of
 from rolecall.kube.quantities import time_text
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
@@ -312,12 +313,6 @@ class Elector:
 def timestamp(clock: Clock) -> str:
     """Return the time of the wall clock in the format of Leases."""
     return time_text(clock.now(), "microseconds")
-
-
-def spec_of(lease: RawObject) -> dict[str, Any]:
-    """Return the spec of a Lease, empty if it has none."""
-    found = lease.get("spec")
-    return found if isinstance(found, dict) else {}
 
 
 def new_lease(key: ObjectKey) -> RawObject:

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Self
 
-from rolecall.kube.metadata import annotation_of, resource_version_of
+from rolecall.kube.metadata import annotation_of, resource_version_of, spec_of
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.election.elector import LEASE, Election, spec_of
+from rolecall.runner.election.elector import LEASE, Election
 
 PREFERRED_HOLDER_ANNOTATION = "rolecall.dev/next-holder"
 """The member that should take a free shard Lease next."""

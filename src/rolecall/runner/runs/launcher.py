@@ -15,7 +15,7 @@ from typing import Any
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.json_values import all_values
-from rolecall.kube.metadata import annotation_of, uid_of
+from rolecall.kube.metadata import annotation_of, spec_of, uid_of
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent, validated_options
@@ -31,7 +31,7 @@ from rolecall.runner.runs.own_writes import OwnWrites
 from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
 from rolecall.runner.runs.run import Lacks, OnDependent, Run, RunListener, credentials
 from rolecall.runner.runs.shared_discovery import SharedDiscovery
-from rolecall.runner.runs.variables import check_nesting, declared_part, extra_vars, spec_of
+from rolecall.runner.runs.variables import check_nesting, declared_part, extra_vars
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger

@@ -27,6 +27,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from rolecall.kube.json_values import all_values, items_of, with_texts
+from rolecall.kube.metadata import spec_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.ansible_config import release_numbers
 from rolecall.runner.config.watches import Watch
@@ -98,12 +99,6 @@ def extra_vars(
         **watch.variables,
         **(watch.finalizer.variables if finalizing and watch.finalizer else {}),
     }
-
-
-def spec_of(obj: RawObject) -> dict[str, Any]:
-    """Return the spec of an object, empty if it isn't a mapping."""
-    spec = obj.get("spec")
-    return spec if isinstance(spec, dict) else {}
 
 
 def declared_part(
