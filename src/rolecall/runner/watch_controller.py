@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.jsonpath import FieldPath
-from rolecall.kube.metadata import annotation_of, generation_of, is_being_deleted, metadata_of, status_of
+from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, status_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Trigger, Watch
@@ -37,12 +37,16 @@ from rolecall.runner.controller.triggers import (
 from rolecall.runner.controller.work_queue import Backoff, Cause, Priority, WorkQueue
 from rolecall.runner.election.shard_member import HeldShards, ShardedPrimaries
 from rolecall.runner.proxy.ownership import Ownership
-from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION
 from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
+from rolecall.runner.prune.observations import ObjectId
 from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reads.read_watches import ReadWatches
-from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, PERIOD_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
+from rolecall.runner.reconcile.context import (
+    CONFIRM_ANNOTATION,
+    PAUSED_ANNOTATION,
+    PERIOD_ANNOTATION,
+    RECONCILE_REQUESTED_AT_ANNOTATION,
+)
 from rolecall.runner.reconcile.kubernetes_events import WARNING, EventRecorder, EventReporter, EventSpec
 from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
@@ -59,7 +63,9 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.runs.content import contents_of, mentions
 from rolecall.runner.runs.disk_space import OrphanedWorkspaces
+from rolecall.runner.runs.events import PRUNE_ACTION
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.own_writes import DependentCause, OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.runs.process import Runner
@@ -76,7 +82,7 @@ _CONTENT_RETRY_SECONDS = 1.0
 
 _WATCHED_ANNOTATIONS = tuple(
     FieldPath.of_names("metadata", "annotations", name)
-    for name in (PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION, PERIOD_ANNOTATION, PRUNE_ANNOTATION)
+    for name in (PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION, PERIOD_ANNOTATION, CONFIRM_ANNOTATION)
 )
 
 
@@ -107,8 +113,11 @@ class OperatorContext:
     events: EventRecorder
     recorder: Recorder | None
     tracer: "Tracer | None"
-    inventories: dict[str, str] = field(default_factory=dict)
-    """The inventories of all primaries, by their uid."""
+    pruning: set[GVK] = field(default_factory=set)
+    """The kinds whose roles may prune."""
+
+    shared: set[tuple[ObjectId, str]] = field(default_factory=set)
+    """The objects that were made for a primary, named by its uid, and that runs of others have requested by name."""
 
 
 class WatchController:
@@ -141,7 +150,8 @@ class WatchController:
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.primaries.on_restore = self._on_restore
-        self._inventories = context.inventories
+        self._pruning = context.pruning
+        self._look_for_prune()
         self.reconciler = self._make_reconciler(context)
         self.orphaned_workspaces = OrphanedWorkspaces(
             context.root, self.primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget
@@ -171,6 +181,7 @@ class WatchController:
             reads=self.reads.sets if self.watch.watch_reads else None,
             discovery=context.discovery,
             environment=context.environment,
+            pruning=context.pruning,
         )
         known = self.primaries.store.get
         primaries = Primaries(context.manager.client, self.watch.gvk, context.own_writes, context.may_write, known)
@@ -190,9 +201,10 @@ class WatchController:
             record_event=context.events.record,
             identity=f"{settings.leader_election_id or 'rolecall'}/{self.watch.content.path.stem}",
             may_delete=may_delete,
-            inventories=context.inventories,
+            shared=context.shared,
+            pruning=context.pruning,
             count=self._metrics.pruned,
-            now=now,
+            clock=context.manager.clock,
         )
         return Reconciler(
             watch=self.watch,
@@ -215,9 +227,16 @@ class WatchController:
         """Drop what this replica knows about an object that another one reconciles from now on."""
         self.reads.forget(key)
         self._second_operator.forget(key)
+        if self.reconciler.pruner is not None:
+            self.reconciler.pruner.forget(key)
+
+    def _look_for_prune(self) -> None:
+        if mentions(contents_of(self.watch), PRUNE_ACTION.encode()):
+            self._pruning.add(self.watch.gvk)
 
     def content_changed(self) -> None:
         """Retry all failed objects soon, because the files of the role have changed."""
+        self._look_for_prune()
         self.queue.retry_within(_CONTENT_RETRY_SECONDS, Cause("files of the role changed"))
 
     @property
@@ -230,10 +249,6 @@ class WatchController:
         is_selected = new is not None and self.watch.selector.matches(new.labels)
         created = str(metadata_of(change.obj).get("creationTimestamp") or "") if is_selected else None
         self._metrics.set_created_at(key, created)
-        if inventory := annotation_of(change.obj, INVENTORY_ANNOTATION) if is_selected else None:
-            self._inventories[change.entry.uid] = inventory
-        else:
-            self._inventories.pop(change.entry.uid, None)
         for index in self._indexes:
             if is_selected:
                 index.update_primary(key, change.obj)

@@ -72,7 +72,7 @@ def inspect_read(  # noqa: PLR0913 - each of the last three is what one of the o
     if plain is None or len(plain) > MAX_INSPECTED_BYTES:
         return Inspection()
     may_name_owner = owner.uid.encode() in plain or PRIMARY_TYPE_ANNOTATION.encode() in plain
-    if info.verb == "list" and not (may_name_owner or needs_content or needs_all):
+    if info.verb == "list" and not (may_name_owner or needs_content or needs_all or info.name):
         return Inspection(seen=())
     found: set[Ownership] = set()
     keys: set[ObjectKey] = set()
@@ -83,9 +83,9 @@ def inspect_read(  # noqa: PLR0913 - each of the last three is what one of the o
             found.add(ownership)
         if needs_keys:
             keys.add(ObjectKey.of_object(obj))
-        if may_name_owner or needs_all or info.verb != "list":
+        if may_name_owner or needs_all or info.verb != "list" or info.name:
             each = seen_object(info, obj, owner, now)
-            if info.verb != "list" or each.is_own or each.waits_for:
+            if info.verb != "list" or each.is_own or each.waits_for or (info.name and each.made_for):
                 seen.append(each)
 
     if info.verb == "list":

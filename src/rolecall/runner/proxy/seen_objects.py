@@ -1,35 +1,38 @@
 """What a response shows of an object that matters after its run: whether it is the primary's own, and whether it waits.
 
-An object is the primary's *own* if it names the primary as its only owner, exists because of the role alone, and
-nobody has opted it out. Adopted objects aren't, nor those of a Helm release, whose unchanged parts no run requests.
+An object is the primary's *own* if its mark says that a run has created it for this primary, if it names the primary as
+its only owner, exists because of the role alone, and nobody has opted it out. Adopted objects aren't, nor those of a
+Helm release, whose unchanged parts no run requests.
 
-An object that *waits* isn't in the state that its spec describes, in the sense of kstatus: a role that reads it may do
-less than it will do later.
+An object that *waits* isn't in a final state: a role that reads it may do less than it will do later. Whether an object
+has an address doesn't count, nor do kinds without any state.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from rolecall.kube.metadata import (
-    annotation_of,
-    is_being_deleted,
-    labels_of,
-    owner_references_of,
-    status_of,
-    uid_of,
-)
+from rolecall.kube.metadata import annotation_of, is_being_deleted, owner_references_of, status_of, uid_of
 from rolecall.kube.readiness import Readiness, verdict_on
 from rolecall.kube.references import GVK, ObjectKey, RawObject, plural_of
+from rolecall.runner.proxy.made_for import (
+    MADE_FOR_ANNOTATION,
+    is_helms,
+    is_prunable,
+    mark_for,
+    marked_primary,
+)
 from rolecall.runner.proxy.ownership import ADOPT_ANNOTATION, Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import RequestInfo
 
-PRUNE_ANNOTATION: Final = "rolecall.dev/prune"
-"""On an object, ``"false"`` keeps it; on a primary, ``confirm`` permits deletions that look like a mistake."""
-
-_HELM_LABEL, _HELM = "app.kubernetes.io/managed-by", "Helm"
-_HELM_ANNOTATION: Final = "meta.helm.sh/release-name"
 _OBSERVED: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Pod", "Job", "PersistentVolumeClaim")
-_KINDS: Final = {plural_of(kind): kind for kind in _OBSERVED}
+_KINDS: Final = {plural_of(kind): kind for kind in _OBSERVED} | {"endpoints": "Endpoints"}
+_KINDS_WITH_CHECKS: Final = frozenset(("apps", kind) for kind in _OBSERVED) | {("", "Pod"), ("batch", "Job")}
+_PROGRESS: Final = ("Progressing", "Reconciling", "Updating")
+FINAL_PHASES: Final = frozenset(
+    {"active", "available", "bound", "complete", "completed", "deployed", "done", "finished", "healthy", "installed"}
+    | {"ok", "online", "provisioned", "ready", "running", "succeeded", "success", "synced", "up"}
+)
+"""The phases of a status, in lower case, in which an object stays as it is; in any other it may change soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +45,71 @@ class SeenObject:
     waits_for: str = ""
     """Why the object waits, empty if it doesn't."""
 
-    other_owner_uid: str = ""
-    """The uid of its only owner if that isn't the primary; empty if the object is opted out."""
+    made_for: str = ""
+    """The uid of the primary in its mark if that is another one, else empty."""
 
 
-def is_own(obj: RawObject, owner: Owner) -> bool:
-    """Return whether an object belongs to this owner alone; see the module."""
+def is_own(obj: RawObject, owner: Owner, group: str, kind: str) -> bool:
+    """Return whether an object of a kind was made for this owner, and belongs to it alone; see the module."""
+    if annotation_of(obj, MADE_FOR_ANNOTATION) != mark_for(owner.uid, group, kind, ObjectKey.of_object(obj)):
+        return False
     ownership, references = ownership_of(obj, owner), owner_references_of(obj)
     has_other_owner = len(references) > (1 if ownership is Ownership.OWNER_REFERENCE else 0)
-    is_helms = labels_of(obj).get(_HELM_LABEL) == _HELM or annotation_of(obj, _HELM_ANNOTATION) is not None
-    is_taken = annotation_of(obj, ADOPT_ANNOTATION) == "true" or annotation_of(obj, PRUNE_ANNOTATION) == "false"
-    return ownership is not None and not (has_other_owner or is_helms or is_taken or is_being_deleted(obj))
+    is_taken = annotation_of(obj, ADOPT_ANNOTATION) == "true" or is_helms(obj) or not is_prunable(group, kind, obj)
+    return ownership is not None and not (has_other_owner or is_taken or is_being_deleted(obj))
 
 
 def seen_object(info: RequestInfo, obj: RawObject, owner: Owner, now: float) -> SeenObject:
     """Return an object in the response to a request as a SeenObject; ``now`` is the wall clock time in seconds."""
-    references = owner_references_of(obj)
-    is_of_other = len(references) == 1 and references[0].uid != owner.uid
-    is_kept = annotation_of(obj, PRUNE_ANNOTATION) == "false"
-    other_owner_uid = references[0].uid if is_of_other and not is_kept else ""
+    kind = _kind_of(info, obj)
+    if kind in ("PartialObjectMetadata", ""):  # a row of a table, or an item of a list: its mark has the kind
+        named = annotation_of(obj, MADE_FOR_ANNOTATION) or ""
+        kind = named.partition(":")[2].partition(":")[0].rpartition("/")[2]
+    primary = marked_primary(obj)
+    made_for = primary if primary not in (owner.uid, "") and uid_of(obj) != owner.uid else ""
     waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj, now)  # the run is what the primary waits for
-    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner), waits_for, other_owner_uid)
+    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner, info.group, kind), waits_for, made_for)
+
+
+def _kind_of(info: RequestInfo, obj: RawObject) -> str:
+    return str(obj.get("kind") or _KINDS.get(info.resource, ""))  # items of lists have none
 
 
 def why_waiting(info: RequestInfo, obj: RawObject, now: float) -> str:
-    """Return why an object isn't in the state of its spec, empty if it is. A Job waits until it has finished."""
-    kind = str(obj.get("kind") or _KINDS.get(info.resource, ""))  # items of lists have none
+    """Return why an object isn't in a final state, empty if it is. A Job waits until it has finished."""
+    kind, status = _kind_of(info, obj), status_of(obj)
     if (info.group, kind) == ("batch", "Job"):
-        ended = {each["type"] for each in status_of(obj).get("conditions") or () if each["status"] == "True"}
+        ended = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
         if not ended & {"Complete", "Failed"}:
             return "not finished"
     verdict = verdict_on(GVK(info.group, info.version, kind), obj, now)
-    return "" if verdict.readiness is Readiness.READY else verdict.reason or verdict.readiness.value
+    if verdict.readiness is not Readiness.READY:
+        return verdict.reason or verdict.readiness.value
+    if info.resource in ("endpoints", "endpointslices"):
+        return "" if _has_ready_endpoint(obj) else "no ready address"
+    return "" if (info.group, kind) in _KINDS_WITH_CHECKS else _why_unfinished(status)
+
+
+def _why_unfinished(status: RawObject) -> str:
+    """Return which condition or phase of a kind without checks of its own shows that it may change soon."""
+    conditions = status.get("conditions")
+    known = {
+        each.get("type"): each.get("status")
+        for each in (conditions if isinstance(conditions, list) else ())
+        if isinstance(each, dict)
+    }
+    if known.get("Available") == "False":
+        return "not Available"
+    for name in _PROGRESS:
+        if known.get(name) == "True":
+            return name
+    phase = status.get("phase")
+    return str(phase) if isinstance(phase, str) and phase and phase.lower() not in FINAL_PHASES else ""
+
+
+def _has_ready_endpoint(obj: RawObject) -> bool:
+    """Return whether Endpoints, or an EndpointSlice, have an address that takes requests."""
+    subsets: Any = obj.get("subsets") or ()
+    endpoints: Any = obj.get("endpoints") or ()
+    is_ready = any((each.get("conditions") or {}).get("ready") is not False for each in endpoints)
+    return is_ready or any(each.get("addresses") for each in subsets)

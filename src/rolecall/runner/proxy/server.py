@@ -160,7 +160,7 @@ class Proxy:
                     logger.exception("Proxy request failed", method=request.method, target=target)
                     response = forward.internal_error(error)
             finally:
-                run.responded(proxied.info, 0 if response is None else response.status, proxied.seen)
+                run.responded(proxied.named_info, 0 if response is None else response.status, proxied.seen)
                 if run.is_recorded:
                     proxied.finish(request, response)
                     run.exchanged(proxied)

@@ -22,7 +22,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from aiohttp import web
@@ -140,7 +140,8 @@ class ProxiedRun:
     The methods must return immediately. ``id`` identifies the run in the log; two runs are never equal. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. Only if ``is_recorded``, the run
     gets requests with the bodies of their responses, and only if ``observes_reads``, its reads are registered. Only if
-    ``follows_waiting``, the objects of others in lists are examined.
+    ``follows_waiting``, the objects of others in lists are examined. Only with ``marks_applied``, an object that a PUT
+    or apply has created gets its mark, see ``made_for.py``, which takes a request.
     ``new_traceparent`` returns the ``traceparent`` to send with a request.
     """
 
@@ -150,6 +151,7 @@ class ProxiedRun:
     is_recorded: bool = False
     observes_reads: bool = False
     follows_waiting: bool = False
+    marks_applied: bool = False
     new_traceparent: NewTraceparent | None = None
 
     def about_to_write(self, group: str) -> None:
@@ -256,12 +258,22 @@ class ProxiedRequest(Exchange):
     session: Session
     capture: BodyCapture | None = None
     seen: tuple[SeenObject, ...] | None = None
+    key_in_body: ObjectKey | None = None
+    """The key of the object that the request creates, None if it is unknown."""
+
     _started_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     @property
     def run(self) -> ProxiedRun:
         """The run."""
         return self.session.run
+
+    @property
+    def named_info(self) -> RequestInfo:
+        """The info, for a creation with the name of the object, which is only in its body."""
+        if self.key_in_body is None or self.info.name:
+            return self.info
+        return replace(self.info, namespace=self.key_in_body.namespace, name=self.key_in_body.name)
 
     @property
     def path(self) -> str:

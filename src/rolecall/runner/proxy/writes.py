@@ -39,7 +39,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -56,10 +56,11 @@ from rolecall.kube.bodies import (
 )
 from rolecall.kube.client import MERGE_PATCH, Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import ApiError
+from rolecall.kube.errors import ApiError, KubeError
 from rolecall.kube.metadata import (
     PRIMARY_ANNOTATION,
     PRIMARY_TYPE_ANNOTATION,
+    annotation_of,
     applied_metadata,
     is_being_deleted,
     metadata_of,
@@ -69,17 +70,26 @@ from rolecall.kube.metadata import (
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import BodyWorker
 from rolecall.runner.proxy.forward import discovered, read_metadata, send
+from rolecall.runner.proxy.made_for import (
+    MADE_FOR_ANNOTATION,
+    PRUNE_ANNOTATION,
+    mark_for,
+    may_get_mark,
+    with_mark,
+    without_marks_in,
+    without_removed_word,
+)
 from rolecall.runner.proxy.ownership import (
     ADOPT_ANNOTATION,
     Ownership,
     is_event,
+    ownership_of,
     primary_named_by,
     target_ownership,
     with_kept,
     with_owner,
 )
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION
 from rolecall.runner.proxy.sessions import ProxiedRequest, ProxiedRun
 from rolecall.system.logs import get_logger
 
@@ -90,6 +100,8 @@ MERGE_MEDIA_TYPES: Final = frozenset({MERGE_PATCH, "application/strategic-merge-
 
 JSON_PATCH: Final = "application/json-patch+json"
 _KUBECTL: Final = ("fieldManager", "kubectl")
+_MARKING: Final = urlencode({"fieldManager": "rolecall"})
+_MARK: Final = MADE_FOR_ANNOTATION.partition("/")[2].encode()
 _ADOPT: Final = ADOPT_ANNOTATION.partition("/")[0].encode()
 _OF_PRIMARY: Final = (PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION)
 _KEPT_BY_PUT: Final = (*_OF_PRIMARY, ADOPT_ANNOTATION, PRUNE_ANNOTATION)
@@ -135,6 +147,8 @@ class Writes:
         """
         body, run, info = request.body, request.run, request.info
         request.sent = None
+        if run.inject_owner and _MARK in body and media_type(request.content_type) == JSON_PATCH:
+            request.sent = await self.worker.run(body, lambda: _without_marks(body, request.content_type))
         if not (run.inject_owner and _may_need_owner(request)):
             return False
         resource = await discovered(self.client, info)
@@ -158,6 +172,8 @@ class Writes:
         key = _key_of(info, resource, obj)
         if info.subresource and not (resource.gvk.is_built_in and obj.get("kind") == resource.gvk.kind):
             return False  # the body isn't the object, or, of a custom resource, its metadata doesn't count
+        if info.verb == "create":
+            request.key_in_body = key if key.name else None
         existing = None if info.verb == "create" else await self._existing_metadata(request)
         if existing is None and _is_merge(request):
             return False
@@ -173,6 +189,10 @@ class Writes:
             references, annotations = _dropped(request, obj, existing or {}, ownership)
             kept = with_kept(obj, references, annotations, run.owner)
             changed = kept if ownership is None else with_owner(kept, run.owner, ownership)
+            changed = _with_own_annotations(request, resource, key, changed, existing)
+            keeps = kept is not obj or (
+                info.verb == "update" and annotation_of(changed, MADE_FOR_ANNOTATION) is not None
+            )
             if changed is not obj:
                 request.sent = await self.worker.run(
                     body, lambda: encode_changed(body, request.content_type, obj, changed)
@@ -182,7 +202,7 @@ class Writes:
             return False
         if ownership is not None:
             logger.debug("Injecting owner reference", dependent=name, ownership=ownership.value)
-        return kept is not obj
+        return keeps
 
     def _is_taken(self, run: ProxiedRun, existing: RawObject, name: str) -> bool:
         """Return whether the annotations of an object, which hold only one primary, name another one."""
@@ -222,7 +242,46 @@ class Writes:
             known = request.session.last_seen_version(info)
             if info.verb not in {"update", "patch"} or info.subresource not in _VERSIONED_SUBRESOURCES:
                 return await self._with_changed_objects(await self._send(request, headers), known)
-            return await self._send_with_precondition(request, headers, known, keeps=keeps)
+            result = await self._send_with_precondition(request, headers, known, keeps=keeps)
+            return await self._marked(request, headers, result)
+
+    async def _marked(self, request: ProxiedRequest, headers: Mapping[str, str], result: WriteResult) -> WriteResult:
+        """Mark an object that a PUT or apply has created, and return it with the status of its creation.
+
+        The body of such a write can't have the mark: apply would own it, and another write would decide whether the
+        object is new. If the mark can't be written, the object stays without, and is never pruned.
+        """
+        run, info = request.run, request.info
+        is_new = result.response.status == HTTPStatus.CREATED and not info.subresource and result.objects
+        if not (is_new and result.objects and run.inject_owner and run.marks_applied) or request.session.is_revoked:
+            return result
+        obj = result.objects[0]
+        resource = await self._known_kind(info)
+        is_owned = ownership_of(obj, run.owner) is not None
+        if resource is None or not is_owned or not may_get_mark(resource.gvk.group, resource.gvk.kind, obj):
+            return result
+        mark = mark_for(run.owner.uid, resource.gvk.group, resource.gvk.kind, ObjectKey.of_object(obj))
+        known = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
+        data = encode({"metadata": {**known, "annotations": {MADE_FOR_ANNOTATION: mark}}})
+        patch_headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+        patch_headers["Content-Type"] = MERGE_PATCH
+        target = f"{request.path}?{_MARKING}"
+        try:
+            async with await send(self.client, "PATCH", target, patch_headers, data=data) as response:
+                status, body = response.status, await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            logger.warning("Failed to mark a new object, which is never pruned", target=target, reason=str(error))
+            return result
+        if status != HTTPStatus.OK:
+            logger.warning("Failed to mark a new object, which is never pruned", target=target, status=status)
+            return result
+        return await self._with_changed_objects(WriteResult(result.response, body), "")
+
+    async def _known_kind(self, info: RequestInfo) -> ApiResource | None:
+        try:
+            return await discovered(self.client, info)
+        except KubeError:
+            return None
 
     @asynccontextmanager
     async def _turn(self, request: ProxiedRequest) -> AsyncIterator[None]:
@@ -261,9 +320,9 @@ class Writes:
         if version and not _stores_whole_body(request):
             conditional = await self.worker.run(body, lambda: with_precondition(body, content_type, version))
         if conditional is None:
-            result = await self._send(request, headers)
+            result = await self._with_changed_objects(await self._send(request, headers), "")
             is_created = result.response.status == HTTPStatus.CREATED
-            return await self._with_changed_objects(result, "") if is_created else result
+            return result if is_created else replace(result, changed=())  # who changed it isn't known
         sent, required = conditional
         if sent is not body and request.info.verb == "update" and not await self._is_accepted(request, headers):
             return await self._send(request, headers)
@@ -352,7 +411,31 @@ def _dropped(
         return references if is_replaced else [], {}
     uids, names = applied_metadata(existing, dict(parse_qsl(request.query)).get("fieldManager", ""))
     kept = [raw for raw in references if raw.get("uid") in uids | {request.run.owner.uid}]
-    return kept, {name: annotations[name] for name in _OF_PRIMARY if name in names and name in annotations}
+    names &= {*_OF_PRIMARY, PRUNE_ANNOTATION}
+    return kept, {name: annotations[name] for name in sorted(names) if name in annotations}
+
+
+def _with_own_annotations(
+    request: ProxiedRequest, resource: ApiResource, key: ObjectKey, obj: RawObject, existing: RawObject | None
+) -> RawObject:
+    """Return a body with the mark of a new object, or with that of the existing one; no other write sets a mark."""
+    info, gvk = request.info, resource.gvk
+    if _is_merge(request):
+        given = (metadata_of(obj).get("annotations") or {}).get(MADE_FOR_ANNOTATION)
+        return without_removed_word(obj if given is None else with_mark(obj, None))
+    mark = None
+    if info.verb == "create":
+        if key.name and not info.is_dry_run and may_get_mark(gvk.group, gvk.kind, obj):
+            mark = mark_for(request.run.owner.uid, gvk.group, gvk.kind, key)
+    elif info.verb == "update":
+        mark = annotation_of(existing or {}, MADE_FOR_ANNOTATION)
+    return with_mark(obj, mark)
+
+
+def _without_marks(body: bytes, content_type: str) -> bytes | None:
+    """Return a JSON patch that sets no mark; None if it is malformed, which the API server rejects."""
+    operations = decode(body, content_type, unique=True)
+    return encode(without_marks_in(operations)) if isinstance(operations, list) else None
 
 
 def with_precondition(body: bytes, content_type: str, version: str) -> tuple[bytes, str] | None:

@@ -1,50 +1,48 @@
-"""Decides after a complete run what its object no longer needs, and when that may be deleted. Pure.
+"""Decides after a run what its object no longer needs, and when that may be deleted. Pure.
 
-A deletion needs three things at once: the author's word (the task ``rolecall.util.prune``), an edit of the primary, and
-time. A new version of the role is no edit: a mistake in it would delete objects of all primaries.
+A deletion without a person needs the author's word (the task ``rolecall.util.prune`` in mode ``delete``), the user's
+edit of the spec, and time. All others need a person, who confirms exactly what is proposed.
 
+- An entry of the inventory that **any** run with the present inputs has named, even a failed one, stays until they
+  change.
+- The first complete run after a change of the inputs makes the others obsolete. If the role or its variables changed,
+  or did at any time since a run named the entry, a person must confirm its deletion.
 - A set of objects is *stable* when two successive complete runs with equal inputs have named it, and the second has
-  changed nothing. Only a stable set changes the inventory; before that, another run follows.
+  changed nothing. Only with a stable set objects enter the inventory, leave it, or are deleted.
 - With equal inputs, missing objects leave the inventory and stay in the cluster: the role names them only sometimes.
-- After an edit of the primary, missing objects become obsolete. A run that names one again ends that.
-- After a change of the role, or of both, missing objects leave the inventory, and the time of obsolete ones restarts.
-- An object that is obsolete for long enough is due in a later run, unless the run has seen an object that still waits.
-- If a run names nothing at all, or most of the inventory is obsolete, a person must confirm.
+- Nothing is deleted while an object that the run has seen isn't final, unless it wasn't for the same reason when the
+  inventory was last written without anything obsolete.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rolecall.kube.quantities import parse_duration
-from rolecall.runner.prune.inventory import MAX_OBJECTS, Inventory, InventoryObject
-from rolecall.runner.prune.observations import Observations
+from rolecall.kube.references import RawObject
+from rolecall.runner.prune.inventory import (
+    MAX_BYTES,
+    MAX_OBJECTS,
+    NAMED,
+    PENDING,
+    Inputs,
+    Inventory,
+    InventoryObject,
+    digest_of,
+)
+from rolecall.runner.prune.observations import ObjectId, Observations
 
 PRUNES_VARIABLE: Final = "ROLECALL_PRUNES"
 """Tells the task in a run that an operator knows earlier runs."""
 
 AFTER_SECONDS: Final = 300.0
 CONFIGMAP_SECONDS: Final = 3600.0
+MAX_KNOWN_SECONDS: Final = 600.0
+"""How long this process must have known that an object is obsolete, at most: the time in a note may be wrong."""
+
 WAIT_SECONDS: Final = 60.0
 """The time until the next look at an object that isn't deleted yet because another one waits."""
 
-PRUNED_KINDS: Final = frozenset(
-    (group, kind)
-    for group, kinds in {
-        "": ("ConfigMap", "Service", "ServiceAccount"),
-        "apps": ("DaemonSet", "Deployment"),
-        "autoscaling": ("HorizontalPodAutoscaler",),
-        "batch": ("CronJob",),
-        "networking.k8s.io": ("Ingress", "NetworkPolicy"),
-        "policy": ("PodDisruptionBudget",),
-        "rbac.authorization.k8s.io": ("Role", "RoleBinding"),
-        "route.openshift.io": ("Route",),
-    }.items()
-    for kind in kinds
-)
-NEVER_PRUNED: Final = frozenset(
-    {("", "Namespace"), ("", "PersistentVolumeClaim"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
-)
 _FEW: Final = 3
 
 
@@ -53,8 +51,7 @@ class PruneOptions:
     """The options of the task."""
 
     after_seconds: float | None = None
-    kinds: frozenset[tuple[str, str]] = frozenset()
-    deletes: bool = True
+    deletes: bool = False
 
     @classmethod
     def of_task(cls, raw: Mapping[str, Any]) -> "PruneOptions | None":
@@ -62,51 +59,58 @@ class PruneOptions:
         try:
             given = raw["options"]
             after = None if given["after"] is None else parse_duration(given["after"])
-            return cls(after, frozenset((group, kind) for group, kind in given["kinds"]), given["mode"] == "delete")
+            return cls(after, given["mode"] == "delete")
         except (ValueError, TypeError, LookupError):
             return None
 
-    def prunes(self, each: InventoryObject) -> bool:
-        """Return whether an object is of a kind that may be deleted."""
-        kind = each.id.group, each.kind
-        return kind in PRUNED_KINDS | self.kinds and kind not in NEVER_PRUNED
-
-    def due_at(self, each: InventoryObject) -> float:
-        """Return when an obsolete object may be deleted."""
+    def after(self, each: InventoryObject) -> float:
+        """Return how long an object must be obsolete, in seconds."""
         is_config = (each.id.group, each.kind) == ("", "ConfigMap")
         default = CONFIGMAP_SECONDS if is_config else AFTER_SECONDS
-        return each.obsolete_since + (default if self.after_seconds is None else self.after_seconds)
+        return default if self.after_seconds is None else self.after_seconds
+
+    def seconds_left(self, each: InventoryObject, now: float, known_seconds: float) -> float:
+        """Return when an obsolete object may be deleted, in seconds from now; zero or less if it may be now.
+
+        ``now`` is in seconds since the epoch, ``known_seconds`` how long this process has known that it is obsolete.
+        """
+        after = self.after(each)
+        return max(each.since + after - now, min(after, MAX_KNOWN_SECONDS) - known_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteRun:
-    """A complete run: the digest of its inputs, the primary's objects that it has named, and what else it has seen."""
+    """A complete run: its inputs, the primary's objects that it has named, and what else it has seen."""
 
-    inputs: str
+    inputs: Inputs
     own: tuple[InventoryObject, ...] = ()
     observations: Observations = field(default_factory=Observations)
-    is_confirmed: bool = False
-    """Whether a person permits unusual deletions."""
+    created: frozenset[str] = frozenset()
+    """The uids of the objects that this run, or an earlier one of this process, has created."""
+
+    confirmed: str = ""
+    """The digest of the deletions that a person permits."""
 
     @property
     def digest(self) -> str:
         """The digest by which runs are compared: of the inputs and the objects, without uids."""
-        return Inventory(self.inputs, self.own).digest
+        return digest_of(self.inputs, sorted(each.id for each in self.own))
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The new inventory, the objects that have just become obsolete, those to delete now, and when to run again.
+    """The new inventory, the objects to propose and to delete now, and when to run again.
 
-    ``remark`` says for people why something isn't deleted now.
+    ``remark`` says for people why something isn't deleted now, and ``why_asking`` why a person must confirm.
+    ``again_at`` is in seconds since the epoch.
     """
 
     inventory: Inventory
-    newly_obsolete: tuple[InventoryObject, ...] = ()
+    proposed: tuple[InventoryObject, ...] = ()
     due: tuple[InventoryObject, ...] = ()
     again_at: float | None = None
     remark: str = ""
-    needs_confirmation: bool = False
+    why_asking: str = ""
     is_stable: bool = True
 
 
@@ -121,56 +125,122 @@ class Pruning:
     """Whether the set of objects is known, so that the next run is not only to confirm it."""
 
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """``reasons``, ``obsolete``, and ``deleted`` for people."""
+    """``reasons``, ``obsolete``, ``proposed``, and ``deleted`` for people."""
 
     deletes: int = 0
-    """How many of the obsolete objects later runs delete."""
+    """How many of the obsolete objects later runs delete without asking."""
+
+    manifests: tuple[RawObject, ...] = ()
+    """The deleted objects, as they were."""
 
 
-def decide(
+def judge(
+    inventory: Inventory,
+    inputs: Inputs,
+    is_named: Callable[[InventoryObject], bool],
+    now: float,
+    *,
+    is_complete: bool,
+) -> Inventory:
+    """Return the inventory with what a run, complete or not, has done with each entry.
+
+    ``is_named`` returns whether this run has named an entry, or one with the same inputs before it. An incomplete run
+    only shows what is named. The digests of the inventory change with its judgement.
+    """
+    is_new = (inventory.spec, inventory.role) != (inputs.spec, inputs.role)
+    is_edit = inventory.role == inputs.role and bool(inventory.spec)
+    named = {each.id for each in inventory.objects if is_named(each)}
+    if is_new and not (is_complete or named):
+        return inventory  # the next run decides
+
+    def judged(each: InventoryObject) -> InventoryObject:
+        if each.id in named:
+            return replace(each, since=NAMED, asks=False, seen="")
+        if not (is_new or each.since == PENDING):
+            return each
+        asks = (each.asks and each.since != NAMED) or (is_new and not is_edit)
+        return replace(each, since=max(1, int(now)) if is_complete else PENDING, asks=asks, seen="")
+
+    objects = tuple(judged(each) for each in inventory.objects)
+    if not is_new:
+        return replace(inventory, objects=objects)
+    return replace(inventory, spec=inputs.spec, role=inputs.role, stable="", confirm="", objects=objects)
+
+
+def decide(  # noqa: PLR0913 - two clocks, the past, and the present
     inventory: Inventory,
     run: CompleteRun,
     previous: str | None,
     options: PruneOptions,
     *,
     now: float,
+    known_seconds: Callable[[InventoryObject], float],
 ) -> Decision:
-    """Return what follows from a complete run whose object has this inventory.
+    """Return what follows from a complete run after which its object has this inventory, see ``judge``.
 
-    ``previous`` is the digest of the run before, None if it wasn't complete. ``now`` is in seconds since the epoch.
+    ``previous`` is the digest of the run before, None if it wasn't complete. ``now`` is in seconds since the epoch, and
+    ``known_seconds`` is how long this process has known that an object is obsolete.
     """
-    own, inputs = run.own, run.inputs
-    if len(own) > MAX_OBJECTS:
-        return Decision(
-            Inventory(), remark=f"the run has named {len(own)} objects, and at most {MAX_OBJECTS} are followed"
-        )
     is_repeated = run.digest == previous and not run.observations.changes
-    if not is_repeated and run.digest != inventory.digest:
+    if not is_repeated and run.digest != inventory.stable:
         remark = "the next run must name the same objects, and change none"
         return Decision(inventory, again_at=now + 1, remark=remark, is_stable=False)
-    missing = [
-        each for each in inventory.objects if options.prunes(each) and not run.observations.names(each.id, each.uid)
-    ]
-    (primary, _, role), (old_primary, _, old_role) = inputs.partition("."), inventory.inputs.partition(".")
-    is_edited = primary != old_primary and role == old_role
-    obsolete = [each for each in missing if each.obsolete_since or is_edited]
-    if inventory.inputs != inputs:
-        obsolete = [replace(each, obsolete_since=int(now)) for each in obsolete]
-    # Only what an earlier run has marked is due: a deletion takes at least three runs.
-    marked = {each.id for each in inventory.obsolete}
-    newly = tuple(each for each in obsolete if each.id not in marked)
-    result = Decision(Inventory(inputs, (*own, *obsolete)), newly)
-    if not options.deletes:
-        return result
-    due = tuple(each for each in obsolete if each.id in marked and options.due_at(each) <= now)
-    later = [options.due_at(each) for each in obsolete if each not in due]
-    result = replace(result, again_at=min(later, default=None))
-    if due and (waits := run.observations.waiting):
+    inventory = _with_stable_set(inventory, run)
+    if len(inventory.objects) > MAX_OBJECTS or len(inventory.to_text()) > MAX_BYTES:
+        remark = (
+            f"the run has named {len(run.own)} objects, and at most {MAX_OBJECTS}, or {MAX_BYTES >> 10} KiB of names"
+        )
+        return Decision(Inventory(), remark=f"{remark}, are followed")
+    obsolete = tuple(each for each in inventory.obsolete if each.seen)
+    why_asking = _why_asking(inventory, run, options, obsolete)
+    proposed = tuple(each for each in obsolete if why_asking or each.asks)
+    confirm = digest_of(run.inputs[:2], sorted(each.uid for each in proposed)) if proposed else ""
+    inventory = replace(inventory, confirm=confirm)
+    if proposed and not why_asking:
+        why_asking = "the role or its variables changed"
+    left = {each.id: options.seconds_left(each, now, known_seconds(each)) for each in obsolete if each not in proposed}
+    due = tuple(each for each in obsolete if left.get(each.id, 1.0) <= 0)
+    if confirm and run.confirmed == confirm:
+        due, proposed = (*due, *proposed), ()
+    again = min((seconds for seconds in left.values() if seconds > 0), default=None)
+    decision = Decision(inventory, proposed, again_at=None if again is None else now + again, why_asking=why_asking)
+    if due and (waits := _new_waits(inventory, run.observations)):
         waiting, reason = next(iter(waits.items()))
-        remark = f"nothing is deleted while {waiting.resource} {waiting.key} waits: {reason}"
-        return replace(result, again_at=min([now + WAIT_SECONDS, *later]), remark=remark)
-    is_unusual = not own or (len(obsolete) > _FEW and 2 * len(obsolete) > len(inventory.objects))
-    if due and is_unusual and not run.is_confirmed:
-        remark = f"{len(obsolete)} of {len(inventory.objects)} objects are no longer named, so a person must confirm"
-        return replace(result, remark=remark, needs_confirmation=True)
-    return replace(result, due=due)
+        remark = f"nothing is deleted while {waiting.resource} {waiting.key} isn't final: {reason}"
+        again_at = now + min(WAIT_SECONDS, WAIT_SECONDS if again is None else again)
+        return replace(decision, again_at=again_at, remark=remark)
+    return replace(decision, due=due)
+
+
+def _with_stable_set(inventory: Inventory, run: CompleteRun) -> Inventory:
+    """Return the inventory with the objects of a stable set, and without those that the role names only sometimes.
+
+    An object that was created again has another uid. Unless a run did that, somebody has restored it, and it stays: its
+    entry keeps the uid of the object that is gone.
+    """
+    known = {each.id: each for each in inventory.objects}
+    named = run.observations.names
+    kept = [each for each in inventory.objects if each.is_obsolete or named(each.id, each.uid)]
+    current = {each.id: each for each in kept}
+    for each in run.own:
+        if each.id not in known or each.uid in run.created or known[each.id].uid == each.uid:
+            current[each.id] = each
+    is_calm = not any(each.is_obsolete for each in current.values())
+    waiting = dict(run.observations.waiting) if is_calm else inventory.waiting
+    return replace(inventory, objects=tuple(current.values()), stable=run.digest, waiting=waiting)
+
+
+def _why_asking(
+    inventory: Inventory, run: CompleteRun, options: PruneOptions, obsolete: tuple[InventoryObject, ...]
+) -> str:
+    """Return why a person must confirm all deletions, empty if only some need it."""
+    if not options.deletes:
+        return "the mode is report"
+    is_most = len(obsolete) > _FEW and 2 * len(obsolete) > len(inventory.objects)
+    if obsolete and (is_most or not run.own):
+        return f"the role no longer names {len(obsolete)} of {len(inventory.objects)} objects"
+    return ""
+
+
+def _new_waits(inventory: Inventory, observations: Observations) -> dict[ObjectId, str]:
+    return {each: why for each, why in observations.waiting.items() if inventory.waiting.get(each) != why}

@@ -1,16 +1,16 @@
 """The inventory of a primary: the objects that its runs have named, as an annotation of the primary.
 
-It is a note of the operator, no authority: the live object decides before anything is deleted, and an entry whose kind
-isn't that of its resource is refused. So a lost inventory deletes nothing, and a forged one nothing that a run wouldn't
-delete. It names the operator and the role, and one of another operator, an unreadable one, and one that is too long
-count as empty.
+It is a note of the operator, no authority: the mark of the live object decides before anything is deleted, and an entry
+whose kind isn't that of its resource is refused. So a lost inventory deletes nothing. It names the operator and the
+role, and one of another operator, an unreadable one, and one that is too long count as empty. One of the first format
+has no digests of the spec and the role, so that what its runs no longer name looks like the work of a changed role.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Self
 
 from rolecall.kube.metadata import annotation_of, metadata_of
 from rolecall.kube.references import RawObject
@@ -21,19 +21,42 @@ MAX_OBJECTS: Final = 500
 MAX_BYTES: Final = 128 << 10
 """The API server accepts 256 KiB for all annotations of an object."""
 
+NAMED: Final = 0
+PENDING: Final = -1
 _OWN_ANNOTATIONS: Final = "rolecall.dev/"
-_INPUT_METADATA: Final = ("name", "namespace", "uid", "labels", "annotations")
+_FIRST_FORMAT: Final = 8
+
+
+class Inputs(NamedTuple):
+    """The digests of what determines a run: the spec, the role with its variables, and labels and annotations."""
+
+    spec: str
+    role: str
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryObject:
-    """An object of the primary; ``obsolete_since`` is a POSIX time in seconds if runs no longer name it, else 0."""
+    """An object of the primary.
+
+    ``since`` says what runs with the inputs of the inventory have done with it: ``NAMED`` if one has named it,
+    ``PENDING`` if none has, but no complete one was among them, and else the POSIX time in seconds since which it is
+    obsolete. ``asks`` is whether a person must confirm its deletion. ``seen`` is the digest of the object when it
+    became obsolete, see ``digest_of_object``.
+    """
 
     id: ObjectId
     version: str
     kind: str
     uid: str
-    obsolete_since: int = 0
+    since: int = NAMED
+    asks: bool = False
+    seen: str = ""
+
+    @property
+    def is_obsolete(self) -> bool:
+        """Whether complete runs no longer name it."""
+        return self.since > NAMED
 
     def __str__(self) -> str:
         """Return the kind and the key."""
@@ -42,23 +65,27 @@ class InventoryObject:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The last stable set of objects, with a digest of the inputs of its runs, and what is obsolete since."""
+    """The objects of stable sets of runs, with the digests of the inputs by which they were judged last."""
 
-    inputs: str = ""
+    spec: str = ""
+    role: str = ""
     objects: tuple[InventoryObject, ...] = ()
     by: str = ""
     """The operator and the role."""
 
-    @property
-    def digest(self) -> str:
-        """The digest of the inputs and the objects that the stable runs have named, without uids."""
-        named = sorted(each.id for each in self.objects if not each.obsolete_since)
-        return hashlib.sha256(json.dumps([self.inputs, named]).encode()).hexdigest()
+    stable: str = ""
+    """The digest of the last stable set."""
+
+    confirm: str = ""
+    """The digest of the deletions that need a person, empty if there are none."""
+
+    waiting: Mapping[ObjectId, str] = field(default_factory=dict)
+    """What wasn't final, and why, when nothing was obsolete."""
 
     @property
     def obsolete(self) -> tuple[InventoryObject, ...]:
-        """The objects that they no longer name."""
-        return tuple(each for each in self.objects if each.obsolete_since)
+        """The objects that complete runs no longer name."""
+        return tuple(each for each in self.objects if each.is_obsolete)
 
     @classmethod
     def of(cls, primary: RawObject) -> Self:
@@ -69,30 +96,47 @@ class Inventory:
         try:
             content = json.loads(text)
             objects = tuple(_read_object(each) for each in content["objects"])
-            return cls(_text(content["inputs"]), objects, _text(content["by"]))
-        except (ValueError, TypeError, LookupError, RecursionError):
+            names = ("spec", "role", "by", "stable", "confirm")
+            texts = {name: _text(content.get(name, "")) for name in names}
+            waiting = {_read_id(each[:4]): _text(each[4]) for each in content.get("waiting", ())}
+            return cls(objects=objects, waiting=waiting, **texts)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return cls()
 
-    def without(self, deleted: ObjectId) -> Self:
+    def without(self, gone: ObjectId) -> Self:
         """Return the inventory without an object."""
-        return replace(self, objects=tuple(each for each in self.objects if each.id != deleted))
+        return replace(self, objects=tuple(each for each in self.objects if each.id != gone))
+
+    def having(self, changed: InventoryObject) -> Self:
+        """Return the inventory with another state of one of its objects."""
+        return replace(self, objects=tuple(changed if each.id == changed.id else each for each in self.objects))
 
     def to_text(self) -> str:
         """Return the value of the annotation."""
         objects = [
-            [*each.id, each.version, each.kind, each.uid, each.obsolete_since]
+            [*each.id, each.version, each.kind, each.uid, each.since, each.asks, each.seen]
             for each in sorted(self.objects, key=lambda each: each.id)
         ]
-        content = {"by": self.by, "inputs": self.inputs, "objects": objects}
+        waiting = [[*each, why] for each, why in sorted(self.waiting.items())]
+        texts = {"by": self.by, "spec": self.spec, "role": self.role, "stable": self.stable, "confirm": self.confirm}
+        content = {**texts, "waiting": waiting, "objects": objects}
         return json.dumps(content, separators=(",", ":"))
 
 
 def _read_object(raw: Any) -> InventoryObject:
-    *texts, since = raw
-    if isinstance(since, bool) or not isinstance(since, int):
-        raise TypeError(f"obsolete_since: expected seconds, found {since!r}")
-    group, resource, namespace, name, version, kind, uid = map(_text, texts)
-    return InventoryObject(ObjectId(group, resource, namespace, name), version, kind, uid, since)
+    if not isinstance(raw, list):
+        raise TypeError(f"expected an entry, found {raw!r}")
+    *texts, since = raw[:_FIRST_FORMAT]
+    asks, seen = raw[_FIRST_FORMAT:] or (False, "")
+    if isinstance(since, bool) or not isinstance(since, int) or not isinstance(asks, bool):
+        raise TypeError(f"expected seconds and whether a person must confirm, found {since!r} and {asks!r}")
+    version, kind, uid = map(_text, texts[4:])
+    return InventoryObject(_read_id(texts[:4]), version, kind, uid, since, asks, _text(seen))
+
+
+def _read_id(raw: list[Any]) -> ObjectId:
+    group, resource, namespace, name = map(_text, raw)
+    return ObjectId(group, resource, namespace, name)
 
 
 def _text(value: object) -> str:
@@ -101,17 +145,29 @@ def _text(value: object) -> str:
     return value
 
 
-def digest_of_inputs(primary: RawObject, others: Mapping[str, Any]) -> str:
-    """Return the digests of what determines a run, with a dot between them: the primary as users write it, and others.
-
-    ``others`` is JSON, such as the digest of the role.
-    """
-    metadata = {name: value for name, value in metadata_of(primary).items() if name in _INPUT_METADATA}
-    if isinstance(found := metadata.get("annotations"), dict):
-        metadata["annotations"] = {name: found[name] for name in found if not name.startswith(_OWN_ANNOTATIONS)}
-    metadata = {name: value for name, value in metadata.items() if value}  # no annotation is the same as none left
+def inputs_of(primary: RawObject, role: Mapping[str, Any]) -> Inputs:
+    """Return the digests of what determines a run of a primary; ``role`` is JSON, such as the digest of the files."""
+    metadata = metadata_of(primary)
+    annotations = metadata.get("annotations") or {}
+    given = {name: value for name, value in annotations.items() if not name.startswith(_OWN_ANNOTATIONS)}
     content = {name: value for name, value in primary.items() if name not in ("metadata", "status")}
-    return ".".join(_digest(each) for each in ([content, metadata], others))
+    return Inputs(_digest(content), _digest(role), _digest([metadata.get("labels") or {}, given]))
+
+
+def digest_of_object(obj: RawObject) -> str:
+    """Return the digest of an object without its status, and without what each write changes."""
+    metadata = {name: value for name, value in metadata_of(obj).items() if name != "resourceVersion"}
+    metadata["managedFields"] = [
+        {name: value for name, value in each.items() if name != "time"}
+        for each in metadata.get("managedFields") or ()
+        if isinstance(each, dict) and each.get("subresource") != "status"
+    ]
+    return _digest({**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata})
+
+
+def digest_of(*values: object) -> str:
+    """Return a short digest of JSON values."""
+    return _digest(values)[:16]
 
 
 def _digest(value: object) -> str:

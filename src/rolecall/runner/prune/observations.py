@@ -1,9 +1,9 @@
 """What a run has named, what of it belongs to its object, and why the run may have left something out.
 
-A run *names* an object if it requests it by name, whatever the response, if it creates it, or if it receives it in a
-list; a dry run counts too. A collection that is deleted, watched, or listed in an unreadable format counts as named
-completely. Names are without version, and objects also compare by uid, because OpenShift serves some under two kinds.
-What a run receives only in lists isn't its object's own, because anybody may have made it.
+A run *names* an object if it requests it by name, whatever the response, if it creates it or tries to, or if it
+receives it in a list; a dry run counts too. A collection that is deleted, watched, or listed in an unreadable format
+counts as named completely. Names are without version, and objects also compare by uid, because OpenShift serves some
+under two kinds. What a run receives only in lists isn't its object's own, because anybody may have made it.
 """
 
 from dataclasses import dataclass, field
@@ -40,6 +40,14 @@ class Own(NamedTuple):
     uid: str
 
 
+class Other(NamedTuple):
+    """An object that was made for another primary, as a run saw it."""
+
+    version: str
+    uid: str
+    primary_uid: str
+
+
 @dataclass(slots=True)
 class Observations:
     """The requests of one run; ``doubts`` are reasons why the run isn't complete, ``waiting`` why it may change."""
@@ -50,8 +58,17 @@ class Observations:
     changes: bool = False
     """Whether the run has changed an object other than the primary."""
 
-    others: dict[ObjectId, tuple[str, str, str]] = field(default_factory=dict)
-    """The version, uid, and owner's uid of the objects of others that the run requested by name."""
+    created: set[str] = field(default_factory=set)
+    """The uids of the objects that the run has created."""
+
+    others: dict[ObjectId, Other] = field(default_factory=dict)
+    """The objects made for other primaries that the run has requested by name."""
+
+    unseen: dict[ObjectId, str] = field(default_factory=dict)
+    """The objects that it has requested by name, with responses that didn't show their marks, and the version."""
+
+    shared: set[tuple[ObjectId, str]] = field(default_factory=set)
+    """Receives each of ``others``, with the uid of its primary, at once."""
 
     _ids: set[ObjectId] = field(default_factory=set)
     _uids: set[str] = field(default_factory=set)
@@ -59,19 +76,17 @@ class Observations:
 
     def add(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
         """Add a request with the status of its response (0: none) and the objects in it, None if it is unreadable."""
-        is_ended = status == 0 and info.is_resource and info.is_long_running  # by its client, such as kubectl wait
-        if (status in _LOST and not is_ended) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            self.doubt(f"a request got {f'the status {status}' if status else 'no response'}: {describe(info)}")
+        self._doubt_response(info, status, seen)
         if not info.is_resource:
             return
-        is_unknown = status == HTTPStatus.NOT_FOUND and (not info.name or (info.verb == "get" and seen is None))
-        if is_unknown:
-            self.doubt(f"the API server doesn't serve {describe(info)}")
         requested = ObjectId(info.group, info.resource, info.key.namespace, info.name)
         if info.name:
             self._ids.add(requested)
         if info.verb in _WHOLE or (not info.name and seen is None):
             self._collections.add((info.group, info.resource, info.namespace))
+        is_gone = info.tells_absence(status) or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES)
+        if info.name and status != HTTPStatus.NOT_FOUND and (info.is_dry_run or not is_gone):
+            self._note_others(info, requested, seen if info.subresource in ("", "status") else None)
         if info.is_dry_run:  # names what it would change, and changes nothing
             self._ids.update(
                 ObjectId(info.group, info.resource, each.key.namespace, each.key.name) for each in seen or ()
@@ -79,10 +94,33 @@ class Observations:
             return
         if info.subresource not in ("", "status"):  # a Scale has the name of its object, but not its owners
             return
-        if info.tells_absence(status) or (info.is_removal and status < HTTPStatus.MULTIPLE_CHOICES):
+        if is_gone:
             self._drop(requested)
         for each in seen or ():
             self._add_object(info, each)
+        if status == HTTPStatus.CREATED and not info.subresource:
+            self.created.update(each.uid for each in seen or ())
+
+    def _doubt_response(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
+        is_ended = status == 0 and info.is_resource and info.is_long_running  # by its client, such as kubectl wait
+        if (status in _LOST and not is_ended) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.doubt(f"a request got {f'the status {status}' if status else 'no response'}: {describe(info)}")
+        is_unknown = status == HTTPStatus.NOT_FOUND and (not info.name or (info.verb == "get" and seen is None))
+        if info.is_resource and is_unknown:
+            self.doubt(f"the API server doesn't serve {describe(info)}")
+
+    def _note_others(self, info: RequestInfo, requested: ObjectId, seen: tuple[SeenObject, ...] | None) -> None:
+        if seen is None and requested not in self.others:
+            self.unseen.setdefault(requested, info.version)
+        for each in seen or ():
+            self.unseen.pop(requested, None)
+            if each.made_for:
+                self.found_other(requested, Other(info.version, each.uid, each.made_for))
+
+    def found_other(self, found: ObjectId, other: Other) -> None:
+        """Note that the run has requested an object of another primary by name."""
+        self.others[found] = other
+        self.shared.add((found, other.primary_uid))
 
     def _add_object(self, info: RequestInfo, seen: SeenObject) -> None:
         found = ObjectId(info.group, info.resource, seen.key.namespace, seen.key.name)
@@ -94,8 +132,6 @@ class Observations:
             self.own[found] = Own(info.version, seen.uid)
         if seen.waits_for and not info.is_removal:
             self.waiting[found] = seen.waits_for
-        if info.name and seen.other_owner_uid:
-            self.others[found] = info.version, seen.uid, seen.other_owner_uid
 
     def _drop(self, gone: ObjectId) -> None:
         self.own.pop(gone, None)

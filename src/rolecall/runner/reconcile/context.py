@@ -1,8 +1,9 @@
 """The state of one reconcile, and the annotations by which users control runs.
 
 ``rolecall.dev/paused: "true"`` keeps runs from starting. A change of ``rolecall.dev/reconcile-requested-at`` to any
-value starts a run. ``ansible.sdk.operatorframework.io/reconcile-period`` sets the time until the next run. Changing one
-of these annotations triggers a reconcile.
+value starts a run. ``rolecall.dev/confirm-prune`` permits the deletions that ``pruner.py`` has proposed, by their
+digest. ``ansible.sdk.operatorframework.io/reconcile-period`` sets the time until the next run. Changing one of these
+annotations triggers a reconcile.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.prune.decision import Pruning
+from rolecall.runner.prune.observations import Observations
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.outcome import NO_RUN, Outcome
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:  # only imported if traces are exported
 
 PAUSED_ANNOTATION = "rolecall.dev/paused"
 RECONCILE_REQUESTED_AT_ANNOTATION = "rolecall.dev/reconcile-requested-at"
+CONFIRM_ANNOTATION = "rolecall.dev/confirm-prune"
 PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
 
 
@@ -48,6 +51,9 @@ class ReconcileContext:
 
     status_before: RawObject = field(default_factory=dict)
     """The object's status before the operator marked it as running."""
+
+    observations: Observations = field(default_factory=Observations)
+    """What the run has named, also if it failed or was interrupted."""
 
     pruning: Pruning = field(default_factory=Pruning)
     run: asyncio.Task[Outcome] | None = None

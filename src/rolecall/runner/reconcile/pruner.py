@@ -1,11 +1,15 @@
 """Deletes what the runs of an object no longer name, if their role ends with ``rolecall.util.prune``.
 
-``Pruner.run_ended`` is called after each successful run, while its reconcile still holds the object. A wrong deletion
-can't be undone, and a missed one is made up for later. So every doubt keeps everything: ``decision.py`` decides from
-the inventory, and each deletion is checked against the live primary and the live object immediately before it.
+``Pruner.run_ended`` is called after each run, while its reconcile still holds the object. A wrong deletion can't be
+undone, and a missed one is made up for later. So every doubt keeps everything: ``decision.py`` decides from the
+inventory, and each deletion is checked against the live primary and the live object immediately before it. The mark of
+the live object is the authority, see ``proxy/made_for.py``.
 
 The inventory is written after the last deletion. A crash in between leaves objects in it that no longer exist, which
 the next run drops.
+
+An object that a run of another primary requests by name loses its mark after that run. Until then, this process
+remembers it, from the moment of the request.
 """
 
 import math
@@ -20,17 +24,26 @@ from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause, Priority
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, marked_primary
 from rolecall.runner.proxy.ownership import Owner
-from rolecall.runner.proxy.seen_objects import PRUNE_ANNOTATION, is_own
-from rolecall.runner.prune.decision import WAIT_SECONDS, CompleteRun, Decision, PruneOptions, Pruning, decide
-from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject, digest_of_inputs
-from rolecall.runner.prune.observations import Observations
-from rolecall.runner.reconcile.context import ReconcileContext, is_paused
+from rolecall.runner.proxy.seen_objects import is_own
+from rolecall.runner.prune.decision import WAIT_SECONDS, CompleteRun, Decision, PruneOptions, Pruning, decide, judge
+from rolecall.runner.prune.inventory import (
+    INVENTORY_ANNOTATION,
+    NAMED,
+    Inputs,
+    Inventory,
+    InventoryObject,
+    digest_of_object,
+    inputs_of,
+)
+from rolecall.runner.prune.observations import ObjectId, Observations, Other
+from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION, ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import NORMAL, WARNING, EventSpec
 from rolecall.runner.reconcile.status_writer import Primaries
 from rolecall.runner.runs.content import digest_of_content
 from rolecall.system.blocking_work import run_in_thread
-from rolecall.system.clock import SYSTEM_CLOCK
+from rolecall.system.clock import SYSTEM_CLOCK, Clock
 from rolecall.system.logs import get_logger
 
 logger = get_logger("prune")
@@ -39,13 +52,39 @@ MAX_ATTEMPTS: Final = 5
 """How many runs in a row may name different sets, or change objects, before no further one is requested."""
 
 _SHOWN: Final = 10
-CONFIRM: Final = "confirm"
 PRUNE: Final = Cause("prune", priority=Priority.LOW)
-"""The cause of a run that confirms which objects the role names, or that deletes those that became due."""
+"""The cause of a run that deletes what has become due."""
+
+NAME_AGAIN: Final = Cause("prune: confirm which objects the role names", priority=Priority.LOW)
+"""The cause of a run that shows whether the role names the same objects again."""
 
 
 class _StoppedError(Exception):
     """The primary is no longer as the run has seen it."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What this process knows about a primary, in addition to its inventory."""
+
+    previous: str | None = None
+    """The digest of the last run, if that was complete."""
+
+    attempts: dict[Inputs, int] = field(default_factory=dict)
+    """How many runs in a row with these inputs have named different sets, or changed something."""
+
+    inputs: tuple[str, str] = ("", "")
+    named: set[ObjectId] = field(default_factory=set)
+    """The entries that runs with these inputs have named."""
+
+    created: set[str] = field(default_factory=set)
+    """The uids of the objects that runs have created since the last stable set."""
+
+    obsolete_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    """When this process saw for the first time that an object (its uid) is obsolete since then, monotonic."""
+
+    told: tuple[str, ...] = ()
+    """What the last Events said."""
 
 
 @dataclass(slots=True)
@@ -59,28 +98,56 @@ class Pruner:
     may_delete: Callable[[ObjectKey], bool]
     """Returns whether this replica holds the object, and no request waits for it."""
 
-    inventories: Mapping[str, str]
-    """The inventories of all primaries of the operator, by their uid."""
+    shared: set[tuple[ObjectId, str]] = field(default_factory=set)
+    """The objects that runs of other primaries have requested by name, with the uid of the primary in their mark."""
+
+    pruning: set[GVK] = field(default_factory=set)
+    """The kinds of this operator whose roles may prune."""
 
     count: Callable[[str, str], None] = lambda _kind, _mode: None
-    """Counts an object of a kind that was deleted, or with the mode ``report`` would have been."""
+    """Counts an object of a kind that was deleted, or with the mode ``report`` was proposed."""
 
-    now: Callable[[], float] = SYSTEM_CLOCK.now
-    _previous: dict[ObjectKey, str] = field(default_factory=dict)
-    """The digest of each object's last run, if that was complete."""
+    clock: Clock = SYSTEM_CLOCK
+    _memory: dict[ObjectKey, _Memory] = field(default_factory=dict)
 
-    _attempts: dict[ObjectKey, dict[str, int]] = field(default_factory=dict)
-    """How many runs in a row with these inputs have named different sets, or changed something."""
+    def observations(self) -> Observations:
+        """Return an empty record of what a run names."""
+        return Observations(shared=self.shared)
 
-    async def run_ended(self, context: ReconcileContext) -> Pruning:
-        """Update the inventory after a run, and delete what is due. Raises nothing: errors are reasons."""
-        outcome, run = context.outcome, context.outcome.observations
-        await self._keep_for_others(context.key, run)
-        previous = self._previous.pop(context.key, None)
-        if outcome.prune is None or not outcome.is_successful or context.finalizing:
+    async def run_ended(self, context: ReconcileContext, *, is_saved: bool = True) -> Pruning:
+        """Update the inventory after a run, and delete what is due. Raises nothing: errors are reasons.
+
+        ``is_saved`` is whether the status of the run could be written.
+        """
+        outcome = context.outcome
+        if outcome.prune is not None:  # also in a file that ``Launcher`` didn't find
+            self.pruning.add(self.watch.gvk)
+        await self._unmark_shared(context)
+        inventory = Inventory.of(context.fresh)
+        if inventory.by != self.identity:  # another operator, or another role, has other rules
+            inventory = Inventory()
+        is_reached = outcome.prune is not None and outcome.is_successful
+        if context.finalizing or not (is_reached or inventory.objects):
+            self._memory.pop(context.key, None)
             return Pruning()
-        options = PruneOptions.of_task(outcome.prune)
-        skips = outcome.prune["options"].get("skips", ()) if options else ()
+        options = PruneOptions.of_task(outcome.prune or {})
+        reasons = self._doubts(context, options) if is_reached else []
+        if not is_saved:
+            reasons.append("the status of the run couldn't be written")
+        try:
+            if options is not None and is_reached and not reasons:
+                return await self._prune(context, inventory, options)
+            await self._note(context, inventory)
+        except (KubeError, OSError) as error:
+            reasons.append(str(error))
+        if is_reached:
+            logger.info("Nothing is pruned: the run may have left out objects", reasons=reasons)
+        return Pruning(texts={"reasons": tuple(reasons)} if reasons else {})
+
+    def _doubts(self, context: ReconcileContext, options: PruneOptions | None) -> list[str]:
+        """Return why a successful run isn't complete."""
+        outcome, run = context.outcome, context.observations
+        skips = (outcome.prune or {})["options"].get("skips", ()) if options else ()
         reasons = [*outcome.doubts, *run.doubts, *(f"the play ran with {each}" for each in skips)]
         if outcome.left_out:  # what another version of the role has made for them is still wanted
             reasons.append(f"the role doesn't declare {', '.join(outcome.left_out)}")
@@ -88,63 +155,136 @@ class Pruner:
             reasons.append("the role requests another run, so it hasn't finished")
         if options is None:
             reasons.append("the options of the task are hidden or unreadable")
-        elif not reasons:
-            try:
-                return await self._prune(context, options, previous)
-            except (KubeError, OSError) as error:
-                reasons.append(str(error))
-        logger.info("Nothing is pruned: the run may have left out objects", reasons=reasons)
-        return Pruning(texts={"reasons": tuple(reasons)})
+        return reasons
 
-    async def _prune(self, context: ReconcileContext, options: PruneOptions, previous: str | None) -> Pruning:
-        primary, key, run = context.fresh, context.key, context.outcome.observations
+    async def _note(self, context: ReconcileContext, inventory: Inventory) -> None:
+        """Note what a run that isn't complete has named: that is needed with these inputs."""
+        self._remember(context.key).previous = None
+        if inventory.objects:
+            judged = await self._judged(context, inventory, await self._inputs(context.obj), is_complete=False)
+            await self._write(context.fresh, judged)
+
+    async def _prune(self, context: ReconcileContext, inventory: Inventory, options: PruneOptions) -> Pruning:
+        primary, memory, run = context.fresh, self._remember(context.key), context.observations
+        previous, memory.previous = memory.previous, None
         inputs = await self._inputs(context.obj)
         own = await self._own_objects(run)
-        inventory = Inventory.of(primary)
-        if inventory.by != self.identity:  # another operator, or another role, has other rules
-            inventory = Inventory()
         for each in [each for each in inventory.objects if await self._is_forged(each)]:
             logger.warning("Ignoring an invalid entry of the inventory", entry=str(each), resource=each.id.resource)
             inventory = inventory.without(each.id)
-        is_confirmed = annotation_of(primary, PRUNE_ANNOTATION) == CONFIRM
-        complete = CompleteRun(inputs, own, run, is_confirmed)
-        self._previous[key] = complete.digest
-        now = self.now()  # for the texts too: a request may take longer than the time that they show
-        decision = decide(inventory, complete, previous, options, now=now)
-        if not decision.is_stable:
-            return self._await_stability(key, inputs, decision)
-        self._attempts.pop(key, None)
-        self._announce(primary, decision, options, now)
-        left, deleted, reasons = await self._delete(context, inputs, decision)
-        await self._write(primary, left, is_used=is_confirmed and bool(deleted))
-        again_at = self.now() + WAIT_SECONDS if reasons else decision.again_at
-        remarks = tuple(filter(None, [decision.remark, *reasons]))
-        obsolete = tuple(f"{each}: {_no_longer_named(options.due_at(each), options, now)}" for each in left.obsolete)
-        texts = {"reasons": remarks, "obsolete": obsolete, "deleted": tuple(map(str, deleted))}
-        return Pruning(again_at, texts=texts, deletes=len(left.obsolete) if options.deletes else 0)
+        old_confirm = inventory.confirm
+        inventory = await self._judged(context, inventory, inputs, is_complete=True)
+        inventory, reasons = await self._examined(context, inventory)
+        known_at, monotonic = memory.obsolete_at, self.clock.monotonic()
+        seen = {(each.uid, each.since) for each in inventory.obsolete}
+        memory.obsolete_at = {each: known_at.get(each, monotonic) for each in seen}
+        memory.created |= run.created
+        confirmed = annotation_of(primary, CONFIRM_ANNOTATION) or ""
+        complete = CompleteRun(inputs, own, run, frozenset(memory.created), confirmed)
+        memory.previous = complete.digest
+        now = self.clock.now()  # for the texts too: a request may take longer than the time that they show
 
-    def _await_stability(self, key: ObjectKey, inputs: str, decision: Decision) -> Pruning:
-        count = self._attempts.get(key, {}).get(inputs, 0) + 1
-        self._attempts[key] = {inputs: count}
+        def known_seconds(each: InventoryObject) -> float:
+            return monotonic - memory.obsolete_at.get((each.uid, each.since), monotonic)
+
+        decision = decide(inventory, complete, previous, options, now=now, known_seconds=known_seconds)
+        if not decision.is_stable:
+            await self._write(primary, decision.inventory)
+            return self._await_stability(memory, inputs, decision)
+        memory.attempts.clear()
+        memory.created.clear()
+        self._propose(context, decision, old_confirm, options)
+        left, deleted, problems = await self._delete(context, inputs, decision)
+        is_used = bool(confirmed) and confirmed == decision.inventory.confirm and bool(decision.due)
+        if is_used:
+            left = replace(left, confirm="")
+        is_other = bool(confirmed) and confirmed != decision.inventory.confirm
+        await self._write(primary, left, removes_confirmation=is_used or is_other)
+        reasons += [*filter(None, [decision.remark]), *problems]
+        again_at = self.clock.now() + WAIT_SECONDS if problems else decision.again_at
+        waits = {each.id: options.seconds_left(each, now, known_seconds(each)) for each in left.obsolete}
+        asked = {each.id for each in decision.proposed}
+        later = tuple(each for each in left.obsolete if each.id not in asked)
+        self._tell(context, memory, reasons, later, waits)
+        texts = {
+            "reasons": tuple(reasons),
+            "obsolete": tuple(f"{each}: no longer named by the role, {_when(waits[each.id])}" for each in later),
+            "proposed": tuple(
+                f"{each}: no longer named by the role, {_asking(decision)}" for each in decision.proposed
+            ),
+            "deleted": tuple(f"{kind} {ObjectKey.of_object(each)}" for kind, each in deleted),
+        }
+        manifests = tuple(each for _, each in deleted)
+        return Pruning(again_at, texts=texts, deletes=len(later), manifests=manifests)
+
+    def _remember(self, key: ObjectKey) -> _Memory:
+        return self._memory.setdefault(key, _Memory())
+
+    async def _judged(
+        self, context: ReconcileContext, inventory: Inventory, inputs: Inputs, *, is_complete: bool
+    ) -> Inventory:
+        """Return the inventory with what this run, and earlier ones of this process with these inputs, have named."""
+        memory, run = self._remember(context.key), context.observations
+        if memory.inputs != inputs[:2]:
+            memory.inputs, memory.named = inputs[:2], set()
+        memory.named |= {each.id for each in inventory.objects if run.names(each.id, each.uid)}
+        named = memory.named
+        return judge(inventory, inputs, lambda each: each.id in named, self.clock.now(), is_complete=is_complete)
+
+    async def _examined(self, context: ReconcileContext, inventory: Inventory) -> tuple[Inventory, list[str]]:
+        """Read what has become obsolete; return the inventory without what can't be pruned, and why a read failed.
+
+        The digest of what was read shows later whether somebody has changed the object since.
+        """
+        problems = []
+        for each in inventory.obsolete:
+            if each.seen:
+                continue
+            try:
+                live = await self._own_object(context, each)
+            except KubeError as error:
+                problems.append(f"{each}: {error}")
+                continue
+            if live is None:
+                inventory = inventory.without(each.id)
+            else:
+                inventory = inventory.having(replace(each, seen=digest_of_object(live)))
+        return inventory, problems
+
+    async def _own_object(self, context: ReconcileContext, each: InventoryObject) -> RawObject | None:
+        """Read an object; return None if it is gone, another one, or not the primary's own. Raise KubeError."""
+        owner = Owner(self.watch.gvk, context.key, uid_of(context.obj), namespaced=bool(context.key.namespace))
+        try:
+            live = await self.primaries.client.get(GVK(each.id.group, each.version, each.kind), each.id.key)
+        except NotFoundError:
+            return None
+        is_shared = (each.id, owner.uid) in self.shared
+        return (
+            live
+            if uid_of(live) == each.uid and is_own(live, owner, each.id.group, each.kind) and not is_shared
+            else None
+        )
+
+    def _await_stability(self, memory: _Memory, inputs: Inputs, decision: Decision) -> Pruning:
+        count = memory.attempts.get(inputs, 0) + 1
+        memory.attempts = {inputs: count}
         if count <= MAX_ATTEMPTS:
             return Pruning(decision.again_at, is_stable=False, texts={"reasons": (decision.remark,)})
         reason = f"{count} runs in a row with the same inputs have named different objects, or changed some"
         logger.info("Nothing is pruned: the role names or changes other objects in each run", runs=count)
         return Pruning(texts={"reasons": (reason,)})
 
-    async def _inputs(self, primary: RawObject) -> str:
+    async def _inputs(self, primary: RawObject) -> Inputs:
         files = await run_in_thread(partial(digest_of_content, (self.watch.content,)))
         variables = {"vars": dict(self.watch.variables), "snakeCase": self.watch.snake_case_parameters}
-        return digest_of_inputs(primary, {"files": files, **variables})
+        return inputs_of(primary, {"files": files, **variables})
 
     async def _own_objects(self, run: Observations) -> tuple[InventoryObject, ...]:
         """Return the own objects that a run has named, with their kinds. Raise KubeError if one isn't served."""
         found = []
         for each, seen in run.own.items():
-            resource = await self.primaries.client.resource_for_path(each.group, seen.version, each.resource)
-            if resource is None:
-                raise UnknownKindError(GVK(each.group, seen.version, each.resource))
-            found.append(InventoryObject(each, seen.version, resource.gvk.kind, seen.uid))
+            gvk = await self._kind_of(each, seen.version)
+            found.append(InventoryObject(each, seen.version, gvk.kind, seen.uid))
         return tuple(found)
 
     async def _is_forged(self, each: InventoryObject) -> bool:
@@ -158,45 +298,72 @@ class Pruner:
             return True
         return (resource.plural, resource.namespaced) != (each.id.resource, bool(each.id.namespace))
 
-    def _announce(self, primary: RawObject, decision: Decision, options: PruneOptions, now: float) -> None:
-        if newly := decision.newly_obsolete:
-            why = _no_longer_named(min(map(options.due_at, newly)), options, now)
-            logger.info("Objects are obsolete", objects=_listed(newly), deletes=options.deletes)
-            message = f"{why.capitalize()}: {_listed(newly)}"
-            self.record_event(primary, EventSpec(NORMAL, "ObjectsObsolete", message))
-            for each in () if options.deletes else newly:
-                self.count(each.kind, "report")
-        if decision.needs_confirmation:
-            how = f'to delete them, set the annotation {PRUNE_ANNOTATION}: "{CONFIRM}"'
-            message = f"Nothing was deleted: {decision.remark}; {how}: {_listed(decision.inventory.obsolete)}"
-            self.record_event(primary, EventSpec(WARNING, "PruneNeedsConfirmation", message))
+    def _propose(self, context: ReconcileContext, decision: Decision, old_confirm: str, options: PruneOptions) -> None:
+        """Ask a person, once for each proposal."""
+        confirm = decision.inventory.confirm
+        if not decision.proposed or confirm == old_confirm:
+            return
+        how = f"to delete exactly these, annotate this object with {CONFIRM_ANNOTATION}={confirm}"
+        message = f"No longer named by the role, and kept, because {decision.why_asking}; {how}: "
+        logger.info("Objects are proposed for deletion", objects=_listed(decision.proposed), confirm=confirm)
+        spec = EventSpec(WARNING if options.deletes else NORMAL, "PruneProposed", message + _listed(decision.proposed))
+        self.record_event(context.fresh, spec)
+        for each in decision.proposed:
+            self.count(each.kind, "report")
+
+    def _tell(
+        self,
+        context: ReconcileContext,
+        memory: _Memory,
+        reasons: Sequence[str],
+        later: Sequence[InventoryObject],
+        waits: Mapping[ObjectId, float],
+    ) -> None:
+        """Say once what will be deleted, and what it waits for."""
+        known = set(memory.told)
+        memory.told = (*map(str, later), *reasons)
+        if newly := [each for each in later if str(each) not in known]:
+            when = _when(min(waits[each.id] for each in newly))
+            logger.info("Objects are obsolete", objects=_listed(newly))
+            message = f"No longer named by the role, {when}: {_listed(newly)}"
+            self.record_event(context.fresh, EventSpec(NORMAL, "ObjectsObsolete", message))
+        if new := [each for each in reasons if each not in known]:
+            logger.info("Obsolete objects wait", reasons=new)
+            self.record_event(context.fresh, EventSpec(NORMAL, "PruneWaits", "; ".join(new)))
 
     async def _delete(
-        self, context: ReconcileContext, inputs: str, decision: Decision
-    ) -> tuple[Inventory, list[InventoryObject], list[str]]:
+        self, context: ReconcileContext, inputs: Inputs, decision: Decision
+    ) -> tuple[Inventory, list[tuple[str, RawObject]], list[str]]:
         """Delete what is due; return the inventory without what is gone, what was deleted, and why something wasn't."""
-        left, deleted, reasons = decision.inventory, [], []
+        left, problems = decision.inventory, []
+        deleted: list[tuple[str, RawObject]] = []
         for each in decision.due:
             try:
                 await self._check_primary(context, inputs)
             except (KubeError, OSError, _StoppedError) as error:
-                reasons.append(str(error))
+                problems.append(str(error))
                 break
             try:
-                if await self._delete_object(context, each):
-                    deleted.append(each)
+                live = await self._own_object(context, each)
+                if live is not None and digest_of_object(live) != each.seen:  # somebody has use for it
+                    left = left.having(replace(each, since=NAMED, asks=False, seen=""))
+                    self._remember(context.key).named.add(each.id)
+                    continue
+                if live is not None and await self._delete_object(context, each, live):
+                    deleted.append((each.kind, live))
                     self.count(each.kind, "delete")
                 left = left.without(each.id)
             except KubeError as error:
                 logger.warning("Failed to delete an obsolete object", object=str(each), reason=str(error))
-                reasons.append(f"{each}: {error}")
+                problems.append(f"{each}: {error}")
         if deleted:
-            logger.info("Obsolete objects deleted", objects=_listed(deleted))
-            message = f"Deleted, because the role no longer names them: {_listed(deleted)}"
+            names = _listed([f"{kind} {ObjectKey.of_object(each)}" for kind, each in deleted])
+            logger.info("Obsolete objects deleted", objects=names)
+            message = f"Deleted, because the role no longer names them: {names}"
             self.record_event(context.fresh, EventSpec(NORMAL, "Pruned", message))
-        return left, deleted, reasons
+        return left, deleted, problems
 
-    async def _check_primary(self, context: ReconcileContext, inputs: str) -> None:
+    async def _check_primary(self, context: ReconcileContext, inputs: Inputs) -> None:
         """Raise KubeError or _StoppedError unless the primary is still the one that the run has seen."""
         live = await self.primaries.read_again(context.obj)
         if is_paused(live) or is_being_deleted(live):
@@ -206,24 +373,21 @@ class Pruner:
         if context.interruption is not None or not (self.primaries.may_write() and self.may_delete(context.key)):
             raise _StoppedError("another run is due, or another replica may be the leader")
 
-    async def _delete_object(self, context: ReconcileContext, each: InventoryObject) -> bool:
-        """Delete an object; return False if it must stay, or is gone. Raise KubeError if it couldn't be deleted."""
-        client, gvk = self.primaries.client, GVK(each.id.group, each.version, each.kind)
-        owner = Owner(self.watch.gvk, context.key, uid_of(context.obj), namespaced=bool(context.key.namespace))
+    async def _delete_object(self, context: ReconcileContext, each: InventoryObject, live: RawObject) -> bool:
+        """Delete an object as it was read; return False if it is gone. Raise KubeError if it couldn't be deleted."""
+        preconditions = {"uid": each.uid, "resourceVersion": resource_version_of(live)}
         try:
-            live = await client.get(gvk, each.id.key)
-            if uid_of(live) != each.uid or not is_own(live, owner):
-                return False
-            await client.delete(gvk, each.id.key, {"uid": each.uid, "resourceVersion": resource_version_of(live)})
+            gvk = GVK(each.id.group, each.version, each.kind)
+            await self.primaries.client.delete(gvk, each.id.key, preconditions)
         except NotFoundError:
             return False
         self.primaries.own_writes.record_removal((self.watch.gvk, context.key), each.uid)
         return True
 
-    async def _write(self, primary: RawObject, inventory: Inventory, *, is_used: bool) -> None:
-        """Write the inventory if it changed, and remove a confirmation that was used."""
+    async def _write(self, primary: RawObject, inventory: Inventory, *, removes_confirmation: bool = False) -> None:
+        """Write the inventory if it changed, and remove a confirmation that was used, or that is for something else."""
         text = replace(inventory, by=self.identity).to_text() if inventory.objects else None
-        changed: dict[str, str | None] = {PRUNE_ANNOTATION: None} if is_used else {}
+        changed: dict[str, str | None] = {CONFIRM_ANNOTATION: None} if removes_confirmation else {}
         if annotation_of(primary, INVENTORY_ANNOTATION) != text:
             changed[INVENTORY_ANNOTATION] = text
         if changed and self.primaries.may_write():
@@ -235,33 +399,60 @@ class Pruner:
         patch = {"metadata": {"uid": uid, "annotations": annotations}}  # the uid is a precondition
         return await self.primaries.client.patch(gvk, key, patch)
 
-    async def _keep_for_others(self, key: ObjectKey, run: Observations) -> None:
-        """Mark the objects of other primaries' inventories that the run has requested by name: these stay."""
-        for found, (version, uid, owner_uid) in run.others.items():
-            if f'"{uid}"' not in self.inventories.get(owner_uid, "") or not self.primaries.may_write():
-                continue
+    async def _unmark_shared(self, context: ReconcileContext) -> None:
+        """Remove the marks of the objects of other primaries that the run has requested by name: these stay.
+
+        A response that doesn't show the mark, such as a Scale, takes a read.
+        """
+        run, uid = context.observations, uid_of(context.obj)
+        for found, version in run.unseen.items() if self.pruning else ():
+            live = await self._read_unseen(found, version)
+            primary_uid = marked_primary(live)
+            if primary_uid not in ("", uid) and uid_of(live) != uid:
+                run.found_other(found, Other(version, uid_of(live), primary_uid))
+        for found, other in run.others.items():
+            if not self.primaries.may_write():
+                return
             name = f"{found.resource} {found.key}"
             try:
-                resource = await self.primaries.client.resource_for_path(found.group, version, found.resource)
-                if resource is not None:
-                    written = await self._annotate(resource.gvk, found.key, uid, {PRUNE_ANNOTATION: "false"})
-                    self.primaries.own_writes.record_write((self.watch.gvk, key), written)
-                    logger.info("Keeping an object that roles of two objects use", object=name)
+                gvk = await self._kind_of(found, other.version)
+                written = await self._annotate(gvk, found.key, other.uid, {MADE_FOR_ANNOTATION: None})
+                self.primaries.own_writes.record_write((self.watch.gvk, context.key), written)
+                logger.info("Keeping an object that roles of two objects use", object=name)
+            except NotFoundError:
+                pass
             except KubeError as error:
-                logger.warning("Failed to mark an object that roles of two objects use", object=name, reason=str(error))
+                logger.warning("Failed to unmark an object of another role", object=name, reason=str(error))
+                continue
+            self.shared.discard((found, other.primary_uid))
+
+    async def _read_unseen(self, found: ObjectId, version: str) -> RawObject:
+        try:
+            return await self.primaries.client.get(await self._kind_of(found, version), found.key)
+        except (KubeError, OSError) as error:
+            logger.debug("Failed to read what a run has named", object=str(found.key), reason=str(error))
+            return {}
+
+    async def _kind_of(self, found: ObjectId, version: str) -> GVK:
+        """Return the kind of an object. Raise UnknownKindError if it isn't served."""
+        resource = await self.primaries.client.resource_for_path(found.group, version, found.resource)
+        if resource is None:
+            raise UnknownKindError(GVK(found.group, version, found.resource))
+        return resource.gvk
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop the state of a deleted object."""
-        self._previous.pop(key, None)
-        self._attempts.pop(key, None)
+        """Drop the state of an object that was deleted, or that another replica reconciles from now on."""
+        self._memory.pop(key, None)
 
 
-def _no_longer_named(due: float, options: PruneOptions, now: float) -> str:
-    after = format_duration(max(0, math.ceil(due - now)))
-    verdict = f"deleted after {after}" if options.deletes else "not deleted, because the mode is report"
-    return f"no longer named by the role, {verdict}"
+def _when(seconds: float) -> str:
+    return f"deleted after {format_duration(max(0, math.ceil(seconds)))}"
 
 
-def _listed(objects: Sequence[InventoryObject]) -> str:
+def _asking(decision: Decision) -> str:
+    return f"kept, because {decision.why_asking}; confirm with {CONFIRM_ANNOTATION}={decision.inventory.confirm}"
+
+
+def _listed(objects: Sequence[object]) -> str:
     names = ", ".join(map(str, objects[:_SHOWN]))
     return names if len(objects) <= _SHOWN else f"{names}, and {len(objects) - _SHOWN} more"

@@ -45,13 +45,13 @@ from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import SHORTEST_PERIOD_SECONDS, Cause, Priority
 from rolecall.runner.reconcile.context import PERIOD_ANNOTATION, ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
-from rolecall.runner.reconcile.pruner import PRUNE, Pruner
+from rolecall.runner.reconcile.pruner import NAME_AGAIN, PRUNE, Pruner
 from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.status import reported_by, should_mark_running
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.outcome import NO_RUN, Outcome
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.runner.runs.own_writes import SelfTriggers
 from rolecall.runner.runs.process import new_ident
 from rolecall.system.blocking_work import uninterrupted
@@ -113,6 +113,8 @@ class Reconciler:
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Reconcile an object once. Raise CancelledError, or the error of a bug."""
         context = ReconcileContext(key, new_ident(), causes)
+        if self.pruner is not None:
+            context.observations = self.pruner.observations()
         if self.tracer is not None:
             context.trace = self.tracer.start(self.watch, key, context.ident, causes)
         with structlog.contextvars.bound_contextvars(job=context.ident):
@@ -137,8 +139,9 @@ class Reconciler:
             outcome = "failed" if result.failed else "succeeded"
             if context.outcome.is_interrupted:
                 outcome = "interrupted"
-            run = replace(context.outcome, observations=NO_RUN.observations)  # records are kept
-            ending = Ending(outcome, run, context.written_status, result.requeue_after_seconds, context.pruning)
+            ending = Ending(
+                outcome, context.outcome, context.written_status, result.requeue_after_seconds, context.pruning
+            )
             if context.trace is not None:
                 await context.trace.finish(context.obj, context.record, ending)
             if self.recorder is not None and context.record is not None:
@@ -151,10 +154,11 @@ class Reconciler:
             if (ended := await self._prepare(context)) is not None:
                 return ended
             context.outcome = await self._run(context)
-            if not await self._save(context):
-                return Result(failed=True)
+            is_saved = await self._save(context)
             if self.pruner is not None:
-                context.pruning = await self.pruner.run_ended(context)
+                context.pruning = await self.pruner.run_ended(context, is_saved=is_saved)
+            if not is_saved:
+                return Result(failed=True)
         except KubeError as error:
             if isinstance(error, NotFoundError | NotServedError) and not self._is_known(context):
                 return await self._clean_up(context.key)
@@ -256,7 +260,13 @@ class Reconciler:
             context.record.is_finalizing = context.finalizing
         if context.trace is not None:
             context.trace.run_started(context.record)
-        running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing, record=context.record)
+        running = self.launcher.run(
+            context.obj,
+            context.ident,
+            finalizing=context.finalizing,
+            record=context.record,
+            observations=context.observations,
+        )
         context.run = asyncio.create_task(running)
         try:
             outcome = await context.run
@@ -318,7 +328,8 @@ class Reconciler:
         again_at = context.pruning.again_at
         if again_at is not None and again_at <= (result.requeue_at or again_at):
             # The period remains: the earlier of the two times counts.
-            result = replace(result, requeue_at=again_at, cause_at=PRUNE)
+            cause = PRUNE if context.pruning.is_stable else NAME_AGAIN
+            result = replace(result, requeue_at=again_at, cause_at=cause)
         duration = format_duration(outcome.duration_seconds)
         logger.info("Reconcile succeeded", duration=duration, requeue_after_seconds=result.requeue_after_seconds)
         self.events.succeeded(context)

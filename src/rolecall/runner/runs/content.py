@@ -116,6 +116,15 @@ def digest_of_content(contents: Iterable[Content]) -> str:
     return _digest(tuple(states))
 
 
+def mentions(contents: Iterable[Content], text: bytes) -> bool:
+    """Return whether a file of roles and playbooks contains a text; unreadable files don't. Blocks."""
+    for path in (path for content in contents for path in files_of(content)):
+        with suppress(OSError):
+            if text in path.read_bytes():
+                return True
+    return False
+
+
 @lru_cache(maxsize=64)
 def _digest(states: tuple[_State, ...]) -> str:
     digest = hashlib.sha256()

@@ -174,7 +174,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         written=_written(name, data, result),
         prune=_prune(name, data, result),
         job=_name(result.get("ansible_job_id")),
-        job_ended=bool(result.get("finished")),
+        job_ended=bool(result.get("finished")) and not _was_killed(result),
         bypass=_bypass(result),
         counts={key: _counts(data.get(key)) for key in _COUNT_NAMES} if stats else {},
         stats=_mapping(data.get("artifact_data")) if stats else {},
@@ -263,6 +263,11 @@ def _prune(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Map
     options = result.get("prune")
     fits = isinstance(options, Mapping) and len(to_text(options)) <= _STDOUT_LIMIT_BYTES
     return {"options": options} if fits else None
+
+
+def _was_killed(result: Mapping[str, Any]) -> bool:
+    """Return whether a background job ended without a result, which Ansible's wrapper reports with its output."""
+    return "cmd" in result and ("outdata" in result or "Traceback" in to_text(result.get("msg")))
 
 
 def _bypass(result: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ A log line never has arguments of tasks, nor anything of a result that ``no_log`
 """
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.json_values import all_values
 from rolecall.kube.metadata import annotation_of, spec_of, uid_of
 from rolecall.kube.quantities import format_duration
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent, validated_options
 from rolecall.runner.config.settings import HIGHEST_VERBOSITY, LogEvents, Settings, parse_integer
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
+from rolecall.runner.prune.observations import Observations
 from rolecall.runner.reads.read_sets import ReadSets
 from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, cut, strip_colors
 from rolecall.runner.runs.outcome import Outcome
@@ -89,9 +91,22 @@ class Launcher:
     reads: ReadSets | None = None
     discovery: SharedDiscovery | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    pruning: AbstractSet[GVK] = frozenset()
+    """The kinds whose roles may prune."""
 
-    async def run(self, obj: RawObject, ident: str, *, finalizing: bool, record: RunListener | None = None) -> Outcome:
-        """Run for the object as it was read and return the outcome. Raises nothing but CancelledError."""
+    async def run(
+        self,
+        obj: RawObject,
+        ident: str,
+        *,
+        finalizing: bool,
+        record: RunListener | None = None,
+        observations: Observations | None = None,
+    ) -> Outcome:
+        """Run for the object as it was read and return the outcome. Raises nothing but CancelledError.
+
+        ``observations`` receive what the run names, also if it doesn't end.
+        """
         watch, settings = self.watch, self.settings
         own_timeout = watch.timeout_seconds
         default_verbosity = settings.verbosity if watch.verbosity is None else watch.verbosity
@@ -113,7 +128,7 @@ class Launcher:
         try:
             playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
             await run_in_thread(lambda: workspace.prepare(ident, variables, settings.ansible_args, playbook))
-            run = await self._run_of(obj, ident, record)
+            run = await self._run_of(obj, ident, record, observations or Observations())
             directory = settings.kubeconfig_directory or self.root
             async with credentials(self.proxy, run, directory, self.environment) as environment:
                 spec = RunSpec(
@@ -138,18 +153,20 @@ class Launcher:
             outcome = replace(outcome, requeue_after_seconds=None)
         if outcome.is_successful:
             logger.info("Run succeeded")
-        return replace(outcome, observations=run.observations, left_out=left_out)
+        return replace(outcome, left_out=left_out)
 
-    async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None) -> Run:
+    async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None, observations: Observations) -> Run:
         key, gvk = ObjectKey.of_object(obj), self.watch.gvk
         owner = Owner(gvk, key, uid_of(obj), (await self.client.resource(gvk)).namespaced)
+        prunes = gvk in self.pruning
         return Run(
             id=ident,
             owner=owner,
             inject_owner=self.settings.inject_owner_reference,
             is_recorded=record is not None,
             observes_reads=self.reads is not None,
-            follows_waiting=annotation_of(obj, INVENTORY_ANNOTATION) is not None,
+            follows_waiting=prunes or annotation_of(obj, INVENTORY_ANNOTATION) is not None,
+            marks_applied=prunes,
             new_traceparent=None if record is None else record.new_traceparent,
             own_writes=self.own_writes,
             on_dependent=self.on_dependent,
@@ -158,6 +175,7 @@ class Launcher:
             record=record,
             reads=None if self.reads is None else self.reads.start(owner),
             discovery=None if self.discovery is None else await self.discovery.for_run(),
+            observations=observations,
         )
 
     async def remove_workspace(self, key: ObjectKey) -> None:

@@ -20,7 +20,6 @@ from typing import Any, Literal, Self
 from rolecall.kube.errors import plain_errors
 from rolecall.kube.quantities import format_bytes, parse_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.prune.observations import Observations
 from rolecall.runner.runs.events import RunEvent, cut
 
 Status = Literal["successful", "failed", "timeout", "canceled", "error", "unknown"]
@@ -93,7 +92,7 @@ class Outcome:
     most private memory that a process of the run had, 0 if unknown. ``limit`` is the limit that ended the run: time,
     memory, disk, or empty. A failure ``is_final`` if the object is its cause.
     ``prune`` has the options of the task ``rolecall.util.prune`` if the run has reached it, and ``doubts`` are reasons
-    why a successful run may have left something out. ``observations`` have what the run has named.
+    why a successful run may have left something out.
     ``left_out`` are paths of the spec that didn't become variables, because the role doesn't declare them.
     ``finalizer`` is the one that the run was for, empty for an ordinary run. ``reported`` is empty until the object has
     been read again.
@@ -114,7 +113,6 @@ class Outcome:
     is_final: bool = False
     prune: Mapping[str, Any] | None = None
     doubts: tuple[str, ...] = ()
-    observations: Observations = field(default_factory=Observations, repr=False, compare=False)
     left_out: tuple[str, ...] = ()
     finalizer: str = ""
     reported: Reported = Reported()

@@ -19,7 +19,7 @@ from rolecall.kube.references import GVK, plural_of
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.prune.decision import PRUNED_KINDS
+from rolecall.runner.proxy.made_for import PRUNED_KINDS
 from rolecall.runner.record.access import ANY, FORMAT, OWN, Access, AccessSet, Usage
 from rolecall.runner.record.files import ACCESS
 from rolecall.runner.runs.events import PRUNE_ACTION

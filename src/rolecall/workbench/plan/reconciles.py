@@ -7,7 +7,6 @@ for its notes, and for the files that it writes instead of the real ones.
 
 import math
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,7 @@ from rolecall.runner.runs.outcome import NO_RUN, Outcome
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.runs.process import OnEvent, Runner, RunSpec
 from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.clock import LoopClock
 from rolecall.system.files import OwnedDirectory
 from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.plan.convergence import (
@@ -161,6 +161,21 @@ class InMemoryRecorder:
 
     def forget(self, gvk: GVK, key: ObjectKey) -> None:
         """Keep the records: a planned deletion is a part of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RunClock(LoopClock):
+    """The system's clocks, a year later for each run that was recorded."""
+
+    recorder: InMemoryRecorder
+
+    def now(self) -> float:
+        """Return the wall clock time in seconds since the epoch."""
+        return LoopClock.now(self) + len(self.recorder.records) * _YEAR_SECONDS
+
+    def monotonic(self) -> float:
+        """Return the monotonic time in seconds."""
+        return LoopClock.monotonic(self) + len(self.recorder.records) * _YEAR_SECONDS
 
 
 @dataclass(slots=True)
@@ -323,8 +338,7 @@ class PlannedReconciles:
             record_event=_write_no_event,
             identity=inventory.by if inventory.by.endswith(f"/{role}") else role,
             may_delete=lambda _key: deletes,
-            inventories={},
-            now=lambda: time.time() + (len(self.recorder.records) * _YEAR_SECONDS if deletes else 0.0),
+            clock=_RunClock(self.recorder if deletes else InMemoryRecorder()),
         )
 
     def _on_dependent(self, resource: ApiResource, _ownership: Ownership) -> None:

@@ -14,7 +14,6 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|h|m|s))+|0", re.ASCII)
-NEVER = {("", "Namespace"), ("", "PersistentVolumeClaim"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
 
 OPERATOR_VARIABLE = "ROLECALL_PRUNES"
 """Set in runs of an operator, which knows earlier runs."""
@@ -29,25 +28,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Validate the options and return them as ``prune``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        kind = {"group": {"type": "str", "default": ""}, "kind": {"type": "str", "required": True}}
+        if "kinds" in self._task.args:
+            raise AnsibleActionFail(
+                "kinds: the option is gone; to prune an object of another kind, write the annotation "
+                'rolecall.dev/prune: "true" into its definition'
+            )
         _, arguments = self.validate_argument_spec(
             argument_spec={
                 "after": {"type": "str"},
-                "kinds": {"type": "list", "elements": "dict", "options": kind, "default": []},
-                "mode": {"type": "str", "choices": ["delete", "report"], "default": "delete"},
+                "mode": {"type": "str", "choices": ["report", "delete"], "default": "report"},
             }
         )
         if arguments["after"] is not None and not DURATION.fullmatch(arguments["after"]):
             raise AnsibleActionFail(
                 f"after: expected a duration such as '90s', '5m' or '1h30m', found {arguments['after']!r}"
             )
-        kinds = sorted({(each["group"], each["kind"]) for each in arguments["kinds"]})
-        if forbidden := [name for group, name in kinds if (group, name) in NEVER]:
-            raise AnsibleActionFail(f"kinds: {', '.join(forbidden)} can't be pruned: delete such objects in tasks")
         if OPERATOR_VARIABLE not in os.environ:
             return {**result, "changed": False, "msg": "Nothing was deleted: only an operator knows earlier runs"}
         skips = _ways_to_skip_tasks(check_mode=self._task.check_mode)
-        options = {"after": arguments["after"], "kinds": kinds, "mode": arguments["mode"], "skips": skips}
+        options = {"after": arguments["after"], "mode": arguments["mode"], "skips": skips}
         return {**result, "changed": False, "prune": options}
 
 

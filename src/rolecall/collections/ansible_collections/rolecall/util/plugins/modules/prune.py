@@ -9,12 +9,17 @@ version_added: "0.1.0"
 author: the rolecall authors
 description:
   - States that the run has named everything that its object needs, by reading or writing it.
-  - Objects that earlier runs named, and that runs with a changed spec or role no longer name, are obsolete. The
-    operator deletes them when two runs in a row agree, and O(after) has passed.
+  - Objects that runs of the object have created, and that runs with an edited spec no longer name, are obsolete. With
+    O(mode=delete), the operator deletes them when two runs in a row agree, and O(after) has passed. With
+    O(mode=report), and after a change of the role or its variables, an Event proposes this, and a person confirms it.
   - Use it as the last task of a role. The operator acts only if the whole run succeeds, without ignored or rescued
     failures.
-  - Only objects that belong to the object of the run are deleted, never those of others, and never an object with the
-    annotation C(rolecall.dev/prune) set to C("false").
+  - Only objects that a run has created for the object of the run are deleted, never those of others, and never an
+    object with the annotation C(rolecall.dev/prune) set to C("false").
+  - Deployment, DaemonSet, Service, Ingress, Route, ConfigMap, ServiceAccount, Role, RoleBinding,
+    HorizontalPodAutoscaler, PodDisruptionBudget, NetworkPolicy, and CronJob are deleted, and objects of other kinds
+    with the annotation C(rolecall.dev/prune) set to C("true"). PersistentVolumeClaim, Namespace, and
+    CustomResourceDefinition are never deleted.
   - Without an operator the task has no effect.
 options:
   after:
@@ -23,28 +28,13 @@ options:
       - The default is five minutes, and one hour for ConfigMaps, because pods of an earlier version may still read
         them.
     type: str
-  kinds:
-    description:
-      - Kinds to delete in addition to Deployment, DaemonSet, Service, Ingress, Route, ConfigMap, ServiceAccount, Role,
-        RoleBinding, HorizontalPodAutoscaler, PodDisruptionBudget, NetworkPolicy, and CronJob.
-      - PersistentVolumeClaim, Namespace, and CustomResourceDefinition are never deleted.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      group:
-        description: The API group, empty for the core group.
-        type: str
-        default: ""
-      kind:
-        description: The kind.
-        type: str
-        required: true
   mode:
-    description: With V(report), Events, log, and metrics say what is obsolete, and nothing is deleted.
+    description:
+      - With V(report), an Event proposes what to delete, and the annotation that it names permits exactly this.
+      - With V(delete), what an edit of the spec makes obsolete is deleted without asking.
     type: str
-    choices: [delete, report]
-    default: delete
+    choices: [report, delete]
+    default: report
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying the target.
@@ -55,15 +45,13 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Delete what this Shop no longer needs
+- name: Propose to delete what this Shop no longer needs
   rolecall.util.prune:
 
-- name: Delete finished Jobs of earlier versions too, after an hour
+- name: Delete what this Shop no longer needs, an hour after an edit
   rolecall.util.prune:
+    mode: delete
     after: 1h
-    kinds:
-      - group: batch
-        kind: Job
 """
 
 RETURN = r"""
