@@ -56,10 +56,12 @@ class FakeCluster(Client):
         self._enter("resource")
         return ApiResource(gvk, f"{gvk.kind.lower()}s", True, VERBS, self.subresources)  # noqa: FBT003 - namespaced
 
-    async def resource_for_path(self, group: str, version: str, plural: str) -> ApiResource | None:  # noqa: ARG002
-        """Serve no URL of a kind."""
+    async def resource_for_path(self, group: str, version: str, plural: str) -> ApiResource | None:
+        """Serve no URL of a kind but that of ConfigMaps."""
         self._enter("resource")
-        return None
+        if (group, version, plural) != ("", "v1", "configmaps"):
+            return None
+        return ApiResource(GVK("", "v1", "ConfigMap"), plural, True, VERBS, self.subresources)  # noqa: FBT003
 
     async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
         """Return a copy of an object."""

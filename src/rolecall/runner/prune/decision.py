@@ -185,6 +185,7 @@ def decide(  # noqa: PLR0913 - two clocks, the past, and the present
     if not is_repeated and run.digest != inventory.stable:
         remark = "the next run must name the same objects, and change none"
         return Decision(inventory, again_at=now + 1, remark=remark, is_stable=False)
+    was_stable = run.digest == inventory.stable  # so an Event has told of each deletion: it takes at least three runs
     inventory = _with_stable_set(inventory, run)
     if len(inventory.objects) > MAX_OBJECTS or len(inventory.to_text()) > MAX_BYTES:
         remark = (
@@ -199,8 +200,10 @@ def decide(  # noqa: PLR0913 - two clocks, the past, and the present
     if proposed and not why_asking:
         why_asking = "the role or its variables changed"
     left = {each.id: options.seconds_left(each, now, known_seconds(each)) for each in obsolete if each not in proposed}
+    if not was_stable:
+        left = {each: max(seconds, 1.0) for each, seconds in left.items()}
     due = tuple(each for each in obsolete if left.get(each.id, 1.0) <= 0)
-    if confirm and run.confirmed == confirm:
+    if was_stable and confirm and run.confirmed == confirm:
         due, proposed = (*due, *proposed), ()
     again = min((seconds for seconds in left.values() if seconds > 0), default=None)
     decision = Decision(inventory, proposed, again_at=None if again is None else now + again, why_asking=why_asking)

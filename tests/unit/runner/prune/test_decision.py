@@ -1,4 +1,4 @@
-"""What a complete run makes of an inventory: the rules by which something may be deleted."""
+"""What a run makes of an inventory: the rules by which something may be deleted."""
 
 from dataclasses import replace
 
@@ -8,21 +8,36 @@ from hypothesis import strategies as st
 
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.seen_objects import SeenObject
-from rolecall.runner.prune.decision import NEVER_PRUNED, PRUNES_VARIABLE, CompleteRun, Decision, PruneOptions, decide
-from rolecall.runner.prune.inventory import MAX_OBJECTS, Inventory, InventoryObject
+from rolecall.runner.prune.decision import (
+    MAX_KNOWN_SECONDS,
+    PRUNES_VARIABLE,
+    CompleteRun,
+    Decision,
+    PruneOptions,
+    decide,
+    judge,
+)
+from rolecall.runner.prune.inventory import MAX_BYTES, MAX_OBJECTS, PENDING, Inputs, Inventory, InventoryObject
 from rolecall.runner.prune.observations import ObjectId, Observations
 
 AFTER = 300.0
-KINDS = {
-    "configmaps": "ConfigMap",
-    "services": "Service",
-    "secrets": "Secret",
-    "persistentvolumeclaims": "PersistentVolumeClaim",
-}
+FOREVER = 1e9
+KINDS = {"configmaps": "ConfigMap", "services": "Service"}
+DELETE = PruneOptions(deletes=True)
+S1, S2, S3 = (Inputs(spec, "role") for spec in ("s1", "s2", "s3"))
+RELEASED = Inputs("s1", "released")
 
 
-def item(name: str, resource: str = "services", since: int = 0) -> InventoryObject:
-    return InventoryObject(ObjectId("", resource, "ns", name), "v1", KINDS[resource], f"uid-{name}", since)
+def item(name: str, resource: str = "services", since: int = 0, *, asks: bool = False) -> InventoryObject:
+    seen = "digest" if since > 0 else ""
+    return InventoryObject(
+        ObjectId("", resource, "ns", name), "v1", KINDS[resource], f"uid-{name}", since, asks=asks, seen=seen
+    )
+
+
+def inventory_of(names: str, inputs: Inputs = S1) -> Inventory:
+    """Return an inventory of these objects, one for each letter, as runs with these inputs have named them."""
+    return Inventory(inputs.spec, inputs.role, tuple(item(name) for name in names))
 
 
 def request_for(verb: str, resource: str, name: str = "", group: str = "") -> RequestInfo:
@@ -30,185 +45,256 @@ def request_for(verb: str, resource: str, name: str = "", group: str = "") -> Re
 
 
 def run_of(
-    names: str, inputs: str = "1", *, confirmed: bool = False, resource: str = "services", waits: str = ""
+    names: str, inputs: Inputs = S1, *, confirmed: str = "", resource: str = "services", waits: str = ""
 ) -> CompleteRun:
-    """Return a complete run that has read these objects, one per letter."""
+    """Return a complete run that has read these objects, one for each letter."""
     observations = Observations()
     for name in names:
         request = request_for("get", resource, name)
         seen = SeenObject(request.key, f"uid-{name}", is_own=True, waits_for=waits)
         observations.add(request, 200, (seen,))
-    return CompleteRun(inputs, tuple(item(name, resource) for name in names), observations, confirmed)
+    own = tuple(item(name, resource) for name in names)
+    return CompleteRun(inputs, own, observations, confirmed=confirmed)
 
 
-def stable(inventory: Inventory, run: CompleteRun, now: float, options: PruneOptions | None = None) -> Decision:
-    """Return the decision for the second of two equal runs."""
-    return decide(inventory, run, run.digest, options or PruneOptions(), now=now)
+def judged(inventory: Inventory, run: CompleteRun, now: float, *, is_complete: bool = True) -> Inventory:
+    """Return the inventory after a run, in which every obsolete object was examined."""
+    found = judge(
+        inventory,
+        run.inputs,
+        lambda each: run.observations.names(each.id, each.uid),
+        now,
+        is_complete=is_complete,
+    )
+    objects = tuple(replace(each, seen="digest") if each.is_obsolete else each for each in found.objects)
+    return replace(found, objects=objects)
+
+
+def stable(
+    inventory: Inventory,
+    run: CompleteRun,
+    now: float,
+    options: PruneOptions = DELETE,
+    known: float = FOREVER,
+) -> Decision:
+    """Return the decision for the third of three equal runs."""
+    inventory = replace(judged(inventory, run, now), stable=run.digest)
+    return decide(inventory, run, run.digest, options, now=now, known_seconds=lambda _each: known)
 
 
 def names(objects: tuple[InventoryObject, ...]) -> str:
     return "".join(each.id.name for each in objects)
 
 
-INVENTORY = Inventory("1", tuple(item(name) for name in "abc"))
+ABC = inventory_of("abc")
+EDITED = judged(ABC, run_of("ab", S2), 1000)
+"""After an edit and a complete run that doesn't name ``c``."""
 
 
-def test_first_run_of_a_set_changes_nothing_and_requests_another() -> None:
-    decision = decide(INVENTORY, run_of("ab", "2"), None, PruneOptions(), now=10)
-    assert (decision.inventory, decision.is_stable, decision.again_at) == (INVENTORY, False, 11)
+def test_first_complete_run_after_an_edit_marks_what_it_does_not_name_and_requests_another_run() -> None:
+    run = run_of("ab", S2)
+    decision = decide(EDITED, run, None, DELETE, now=1000, known_seconds=lambda _: 0)
+    assert (decision.is_stable, decision.again_at, decision.due) == (False, 1001, ())
+    assert decision.inventory.obsolete == (item("c", since=1000),)
+    assert names(decision.inventory.objects) == "abc"
 
 
-def test_run_after_a_different_one_changes_nothing() -> None:
-    decision = decide(INVENTORY, run_of("ab", "2"), run_of("a", "2").digest, PruneOptions(), now=10)
-    assert (decision.inventory, decision.is_stable) == (INVENTORY, False)
-
-
-def test_run_that_changes_objects_does_not_make_a_set_stable() -> None:
-    """What a role makes because something changed isn't what it makes in each run."""
-    changing = run_of("ab", "2")
+def test_set_that_is_not_stable_adds_and_deletes_nothing() -> None:
+    run = run_of("abd", S2)
+    changing = replace(run, observations=run.observations)
     changing.observations.changes = True
-    decision = decide(INVENTORY, changing, changing.digest, PruneOptions(), now=10)
-    assert (decision.inventory, decision.is_stable) == (INVENTORY, False)
+    for previous, each in ((None, run), (run_of("a", S2).digest, run), (changing.digest, changing)):
+        decision = decide(EDITED, each, previous, DELETE, now=9000, known_seconds=lambda _: FOREVER)
+        assert (decision.is_stable, decision.due, names(decision.inventory.objects)) == (False, (), "abc")
+
+
+def test_deletion_takes_three_runs_however_short_the_time_of_the_task_is() -> None:
+    """So an Event tells of it before."""
+    run, options = run_of("ab", S2), PruneOptions(0.0, deletes=True)
+    second = decide(EDITED, run, run.digest, options, now=1001, known_seconds=lambda _: FOREVER)
+    assert (second.is_stable, second.due, second.again_at) == (True, (), 1002)
+    third = decide(second.inventory, run, run.digest, options, now=1002, known_seconds=lambda _: FOREVER)
+    assert names(third.due) == "c"
 
 
 def test_change_during_the_run_of_a_known_set_prevents_no_deletion() -> None:
-    marked = stable(INVENTORY, run_of("ab", "2"), 1000).inventory
-    changing = run_of("ab", "2")
+    known = stable(EDITED, run_of("ab", S2), 1001).inventory
+    changing = run_of("ab", S2)
     changing.observations.changes = True
-    assert names(stable(marked, changing, 1000 + AFTER).due) == "c"
+    decision = decide(known, changing, None, DELETE, now=1000 + AFTER, known_seconds=lambda _: FOREVER)
+    assert names(decision.due) == "c"
 
 
-def test_missing_object_with_other_inputs_becomes_obsolete() -> None:
-    decision = stable(INVENTORY, run_of("ab", "2"), 1000)
-    assert names(decision.newly_obsolete) == "c"
-    assert (decision.due, decision.again_at) == ((), 1000 + AFTER)
-    assert decision.inventory.obsolete == (item("c", since=1000),)
-
-
-def test_new_version_of_the_role_makes_nothing_obsolete() -> None:
-    """A mistake in a role must not delete objects of all primaries; nobody has edited these."""
-    for inputs in ("1.b", "2.b"):  # with an edit at the same time, nobody knows which of the two is the reason
-        decision = stable(replace(INVENTORY, inputs="1.a"), run_of("ab", inputs), 1000)
-        assert decision.inventory == Inventory(inputs, (item("a"), item("b")))
-        assert not decision.newly_obsolete
-
-
-def test_new_version_of_the_role_restarts_the_time_of_what_is_obsolete() -> None:
-    edited = stable(replace(INVENTORY, inputs="1.a"), run_of("ab", "2.a"), 1000).inventory
-    decision = stable(edited, run_of("ab", "2.b"), 1000 + AFTER)
-    assert (decision.due, decision.inventory.obsolete) == ((), (item("c", since=1300),))
-
-
-def test_missing_object_with_equal_inputs_leaves_the_inventory() -> None:
-    decision = stable(INVENTORY, run_of("ab"), 1000)
-    assert decision.inventory == Inventory("1", (item("a"), item("b")))
-    assert not decision.due
-
-
-def test_obsolete_object_is_due_after_its_time() -> None:
-    marked = stable(INVENTORY, run_of("ab", "2"), 1000).inventory
-    assert not stable(marked, run_of("ab", "2"), 1000 + AFTER - 1).due
-    assert names(stable(marked, run_of("ab", "2"), 1000 + AFTER).due) == "c"
+def test_obsolete_object_is_due_after_its_time_by_both_clocks() -> None:
+    """The wall clock may jump, and the time in the inventory may be forged."""
+    run = run_of("ab", S2)
+    assert stable(EDITED, run, 1000 + AFTER - 1).again_at == 1000 + AFTER
+    assert not stable(EDITED, run, 1000 + AFTER - 1).due
+    assert names(stable(EDITED, run, 1000 + AFTER).due) == "c"
+    decision = stable(EDITED, run, 1e8, known=AFTER - 1)
+    assert (decision.due, decision.again_at) == ((), 1e8 + 1)
+    assert names(stable(EDITED, run, 1e8, PruneOptions(10 * MAX_KNOWN_SECONDS, deletes=True), MAX_KNOWN_SECONDS).due)
 
 
 def test_config_map_is_due_after_an_hour() -> None:
-    inventory = Inventory("1", (item("a"), item("c", "configmaps")))
-    marked = stable(inventory, run_of("a", "2"), 1000).inventory
-    assert not stable(marked, run_of("a", "2"), 1000 + 3599).due
-    assert names(stable(marked, run_of("a", "2"), 1000 + 3600).due) == "c"
+    inventory = Inventory("s1", "role", (item("a"), item("c", "configmaps")))
+    marked = judged(inventory, run_of("a", S2), 1000)
+    assert not stable(marked, run_of("a", S2), 1000 + 3599).due
+    assert names(stable(marked, run_of("a", S2), 1000 + 3600).due) == "c"
 
 
-def test_object_that_is_named_again_is_no_longer_obsolete() -> None:
-    marked = stable(INVENTORY, run_of("ab", "2"), 1000).inventory
-    assert stable(marked, run_of("abc", "1"), 5000).inventory == INVENTORY
+def test_any_run_with_the_present_inputs_that_names_an_object_keeps_it_until_they_change() -> None:
+    """Also one that failed: what it has named is needed with these inputs."""
+    named = judged(EDITED, run_of("c", S2), 1010, is_complete=False)
+    decision = stable(named, run_of("ab", S2), 9000)
+    assert (decision.due, decision.proposed, names(decision.inventory.objects)) == ((), (), "ab")
+
+
+def test_failed_run_with_other_inputs_only_shows_what_is_needed() -> None:
+    """The others are judged by the first complete run; who must confirm depends on all changes until then."""
+    failed = judged(ABC, run_of("c", S2), 1000, is_complete=False)
+    assert [each.since for each in failed.objects] == [PENDING, PENDING, 0]
+    complete = judged(failed, run_of("ab", S2), 1010)
+    assert [(names((each,)), each.since) for each in complete.objects] == [("a", 0), ("b", 0), ("c", 0)]
+    released = judged(judged(ABC, run_of("a", RELEASED), 1000, is_complete=False), run_of("ab", RELEASED), 1010)
+    assert [each.asks for each in released.obsolete] == [True]
+
+
+def test_failed_run_that_names_nothing_of_the_inventory_changes_nothing() -> None:
+    assert judged(ABC, run_of("d", S2), 1000, is_complete=False) == ABC
 
 
 def test_other_inputs_start_the_time_anew() -> None:
-    marked = stable(INVENTORY, run_of("ab", "2"), 1000).inventory
-    decision = stable(marked, run_of("ab", "3"), 1000 + AFTER)
-    assert not decision.due
-    assert decision.inventory.obsolete == (item("c", since=1300),)
+    assert judged(EDITED, run_of("ab", S3), 1300).obsolete == (item("c", since=1300),)
 
 
-def test_nothing_is_due_while_an_object_waits() -> None:
-    marked = stable(INVENTORY, run_of("ab", "2"), 1000).inventory
-    decision = stable(marked, run_of("ab", "2", waits="it is Pending"), 2000)
-    assert (decision.due, decision.again_at) == ((), 2060)
-    assert "it is Pending" in decision.remark
+def test_missing_object_with_equal_inputs_leaves_the_inventory() -> None:
+    decision = stable(ABC, run_of("ab"), 1000)
+    assert (names(decision.inventory.objects), decision.due, decision.proposed) == ("ab", (), ())
 
 
-def test_report_mode_has_nothing_due() -> None:
-    options = PruneOptions(deletes=False)
-    marked = stable(INVENTORY, run_of("ab", "2"), 1000, options).inventory
-    decision = stable(marked, run_of("ab", "2"), 9000, options)
-    assert (decision.due, decision.again_at, names(decision.inventory.obsolete)) == ((), None, "c")
+def test_new_version_of_the_role_only_proposes() -> None:
+    """A mistake in a role must not delete objects of all primaries; nobody has edited these."""
+    for inputs in (RELEASED, Inputs("s2", "released")):  # with an edit at once, nobody knows which is the reason
+        marked = judged(ABC, run_of("ab", inputs), 1000)
+        decision = stable(marked, run_of("ab", inputs), 9000)
+        assert (decision.due, names(decision.proposed), decision.again_at) == ((), "c", None)
+        assert decision.inventory.confirm
 
 
-def test_kinds_are_due_only_if_they_are_pruned() -> None:
-    inventory = Inventory("1", (item("a"), item("s", "secrets"), item("p", "persistentvolumeclaims")))
-    listed = PruneOptions(kinds=frozenset({("", "Secret"), ("", "PersistentVolumeClaim")}))
-    assert not stable(inventory, run_of("a", "2"), 1000).newly_obsolete
-    assert names(stable(inventory, run_of("a", "2"), 1000, listed).newly_obsolete) == "s"
+def test_edit_after_a_release_does_not_permit_what_the_release_made_obsolete() -> None:
+    released = judged(ABC, run_of("ab", RELEASED), 1000)
+    run = run_of("a", Inputs("s2", "released"))
+    decision = stable(judged(released, run, 2000), run, 9000)
+    assert (names(decision.due), names(decision.proposed)) == ("b", "c")
 
 
-def test_empty_set_needs_a_person() -> None:
-    marked = stable(INVENTORY, run_of("", "2"), 1000).inventory
-    assert stable(marked, run_of("", "2"), 2000).needs_confirmation
-    assert names(stable(marked, run_of("", "2", confirmed=True), 2000).due) == "abc"
+def test_report_mode_proposes_at_once_and_deletes_exactly_what_a_person_confirms() -> None:
+    report = PruneOptions()
+    decision = stable(EDITED, run_of("ab", S2), 1001, report)
+    assert (decision.due, names(decision.proposed), decision.why_asking) == ((), "c", "the mode is report")
+    confirm = decision.inventory.confirm
+    assert names(stable(EDITED, run_of("ab", S2, confirmed=confirm), 1002, report).due) == "c"
+    assert not stable(EDITED, run_of("ab", S2, confirmed="another"), 1002, report).due
+    edited_again = run_of("ab", S3, confirmed=confirm)
+    assert not stable(EDITED, edited_again, 9000, report).due
+    fewer = judged(judged(ABC, run_of("ab", S2), 1000), run_of("a", S3), 2000)
+    assert not stable(fewer, run_of("a", S3, confirmed=confirm), 9000, report).due
 
 
-def test_most_of_the_inventory_needs_a_person() -> None:
-    inventory = Inventory("1", tuple(item(name) for name in "abcdefg"))
-    few, many = run_of("abcd", "2"), run_of("abc", "2")
-    assert not stable(stable(inventory, few, 1000).inventory, few, 2000).needs_confirmation
-    assert stable(stable(inventory, many, 1000).inventory, many, 2000).needs_confirmation
+def test_empty_set_and_most_of_the_inventory_need_a_person() -> None:
+    inventory = inventory_of("abcdefg")
+    few, many, none = run_of("abcd", S2), run_of("abc", S2), run_of("", S2)
+    assert not stable(judged(inventory, few, 1000), few, 2000).proposed
+    assert names(stable(judged(inventory, many, 1000), many, 2000).proposed) == "defg"
+    assert names(stable(judged(ABC, none, 1000), none, 2000).proposed) == "abc"
 
 
-def test_more_objects_than_an_inventory_has_are_not_followed() -> None:
-    own = tuple(item(str(number)) for number in range(MAX_OBJECTS + 1))
-    decision = stable(INVENTORY, CompleteRun("1", own), 1000)
-    assert decision.inventory == Inventory()
-    assert str(MAX_OBJECTS) in decision.remark
+def test_object_that_was_not_examined_is_neither_due_nor_proposed() -> None:
+    unread = replace(EDITED, objects=tuple(replace(each, seen="") for each in EDITED.objects))
+    run = run_of("ab", S2)
+    decision = decide(unread, run, run.digest, DELETE, now=9000, known_seconds=lambda _: FOREVER)
+    assert (decision.due, decision.proposed) == ((), ())
+
+
+def test_nothing_is_deleted_while_an_object_waits_that_did_not_when_nothing_was_obsolete() -> None:
+    calm = stable(ABC, run_of("abc", waits="it is Pending"), 900).inventory
+    marked = judged(calm, run_of("ab", S2), 1000)
+    assert names(stable(marked, run_of("ab", S2, waits="it is Pending"), 2000).due) == "c"
+    for waits in ("another reason", "it is Pending"):
+        inventory = marked if waits == "another reason" else EDITED
+        decision = stable(inventory, run_of("ab", S2, waits=waits), 2000)
+        assert (decision.due, decision.again_at) == ((), 2060)
+        assert waits in decision.remark
+    confirm = stable(EDITED, run_of("ab", S2), 1001, PruneOptions()).inventory.confirm
+    waiting = run_of("ab", S2, confirmed=confirm, waits="it is Pending")
+    assert not stable(EDITED, waiting, 2000, PruneOptions()).due
+
+
+def test_what_waits_while_something_is_obsolete_is_not_noted() -> None:
+    decision = stable(EDITED, run_of("ab", S2, waits="it is Pending"), 1001)
+    assert not decision.inventory.waiting
+
+
+def test_object_that_somebody_created_again_keeps_the_uid_of_the_one_that_is_gone() -> None:
+    """So a restored object is never deleted; one that a run has created again is the primary's own."""
+    inventory = Inventory("s1", "role", (replace(item("a"), uid="before"),))
+    restored = run_of("a")
+    created = replace(restored, created=frozenset({"uid-a"}))
+    assert [each.uid for each in stable(inventory, restored, 1).inventory.objects] == ["before"]
+    assert [each.uid for each in stable(inventory, created, 1).inventory.objects] == ["uid-a"]
+
+
+def test_more_objects_or_longer_names_than_an_inventory_has_are_not_followed() -> None:
+    many = tuple(item(str(number)) for number in range(MAX_OBJECTS + 1))
+    long = tuple(item(f"{number}{'x' * 250}") for number in range(MAX_BYTES // 500))
+    for own in (many, long):
+        decision = stable(ABC, CompleteRun(S1, own), 1000)
+        assert decision.inventory == Inventory()
+        assert str(MAX_OBJECTS) in decision.remark
 
 
 def test_object_that_a_list_or_a_whole_collection_names_stays() -> None:
-    for observed in (("list", None), ("watch", None), ("deletecollection", ())):
-        run = run_of("ab", "2")
-        run.observations.add(request_for(observed[0], "services"), 200, observed[1])
-        assert not stable(INVENTORY, run, 1000).newly_obsolete
+    for verb, seen in (("list", None), ("watch", None), ("deletecollection", ())):
+        run = run_of("ab", S2)
+        run.observations.add(request_for(verb, "services"), 200, seen)
+        assert not judged(ABC, run, 1000).obsolete
 
 
 def test_object_with_another_resource_but_the_same_uid_is_named() -> None:
-    run = run_of("ab", "2")
+    run = run_of("ab", S2)
     request = request_for("get", "services", "x", group="other")
     run.observations.add(request, 200, (SeenObject(request.key, "uid-c", is_own=True),))
-    assert not stable(INVENTORY, run, 1000).newly_obsolete
+    assert not judged(ABC, run, 1000).obsolete
 
 
-RUNS = st.lists(st.tuples(st.sets(st.sampled_from("abcdef")), st.sampled_from("12")), max_size=12)
+RUNS = st.lists(
+    st.tuples(st.sets(st.sampled_from("abcdef")), st.sampled_from([S1, S2, RELEASED]), st.booleans()), max_size=14
+)
 
 
 @given(RUNS)
-def test_history_deletes_only_after_three_runs_that_do_not_name_it(history: list[tuple[set[str], str]]) -> None:
-    """For any history with ten minutes between runs: the last three runs agree, and an earlier one had other inputs."""
-    inventory, previous, runs = Inventory(), None, []
-    for number, (found, inputs) in enumerate(history):
-        run = run_of("".join(sorted(found)), inputs)
-        runs.append((found, inputs))
-        decision = decide(inventory, run, previous, PruneOptions(), now=600 * (number + 1))
+def test_history_deletes_only_what_an_edit_made_obsolete_and_no_run_with_its_inputs_names(
+    history: list[tuple[set[str], Inputs, bool]],
+) -> None:
+    """For any history with ten minutes between runs, some of which fail."""
+    inventory, previous = Inventory(), None
+    for number, (found, inputs, succeeds) in enumerate(history):
+        run, now = run_of("".join(sorted(found)), inputs), 600.0 * (number + 1)
+        inventory = judged(inventory, run, now, is_complete=succeeds)
+        if not succeeds:
+            previous = None
+            continue
+        decision = decide(inventory, run, previous, DELETE, now=now, known_seconds=lambda _: FOREVER)
+        inventory, previous = decision.inventory, run.digest
+        start = next(at for at in range(number + 1) if all(each[1] == inputs for each in history[at : number + 1]))
         for each in decision.due:
-            assert number >= 2
-            assert {(frozenset(names_), with_) for names_, with_ in runs[-3:]} == {(frozenset(found), inputs)}
-            assert any(each.id.name in names_ and with_ != inputs for names_, with_ in runs)
+            assert all(each.id.name not in names_ for names_, _, _ in history[start : number + 1])
+            assert history[start - 1][1].role == inputs.role
+            assert number - start >= 1
             inventory = inventory.without(each.id)
-        inventory = decision.inventory
-        for each in decision.due:
-            inventory = inventory.without(each.id)
-        assert {each.id.name for each in decision.due}.isdisjoint(found)
-        previous = run.digest
 
 
-def test_task_and_operator_agree_on_kinds_that_are_never_pruned_and_on_their_variable() -> None:
+def test_task_and_operator_agree_on_their_variable() -> None:
     """The task can't import the operator, which may not be installed where a playbook runs."""
-    assert action.NEVER == NEVER_PRUNED
     assert action.OPERATOR_VARIABLE == PRUNES_VARIABLE

@@ -9,13 +9,15 @@ from rolecall.runner.prune.inventory import (
     INVENTORY_ANNOTATION,
     Inventory,
     InventoryObject,
-    digest_of_inputs,
+    digest_of_object,
+    inputs_of,
 )
 from rolecall.runner.prune.observations import ObjectId
 
 TEXT = st.text(max_size=10)
+IDS = st.builds(ObjectId, TEXT, TEXT, TEXT, TEXT)
 OBJECTS = st.builds(
-    InventoryObject, st.builds(ObjectId, TEXT, TEXT, TEXT, TEXT), TEXT, TEXT, TEXT, st.integers(0, 2_000_000_000)
+    InventoryObject, IDS, TEXT, TEXT, TEXT, st.integers(-1, 2_000_000_000), asks=st.booleans(), seen=TEXT
 )
 PRIMARY: dict[str, Any] = {
     "apiVersion": "e.com/v1",
@@ -30,10 +32,21 @@ def primary_with(text: str) -> dict[str, Any]:
     return {"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}}
 
 
-@given(TEXT, st.lists(OBJECTS, max_size=5, unique_by=lambda each: each.id))
-def test_inventory_is_read_as_it_was_written(inputs: str, objects: list[InventoryObject]) -> None:
-    inventory = Inventory(inputs, tuple(sorted(objects, key=lambda each: each.id)), "me")
+@given(TEXT, st.lists(OBJECTS, max_size=5, unique_by=lambda each: each.id), st.dictionaries(IDS, TEXT, max_size=3))
+def test_inventory_is_read_as_it_was_written(
+    text: str, objects: list[InventoryObject], waiting: dict[ObjectId, str]
+) -> None:
+    ordered = tuple(sorted(objects, key=lambda each: each.id))
+    inventory = Inventory(text, text, ordered, "me", text, text, waiting)
     assert Inventory.of(primary_with(inventory.to_text())) == inventory
+
+
+def test_inventory_of_the_first_format_keeps_its_objects_and_has_no_inputs() -> None:
+    entry = ["", "services", "ns", "a", "v1", "Service", "uid", 1_700_000_000]
+    text = json.dumps({"by": "me", "inputs": "spec.role", "objects": [entry]})
+    found = Inventory.of(primary_with(text))
+    expected = InventoryObject(ObjectId("", "services", "ns", "a"), "v1", "Service", "uid", 1_700_000_000)
+    assert (found.by, found.spec, found.role, found.objects) == ("me", "", "", (expected,))
 
 
 @given(
@@ -43,13 +56,16 @@ def test_inventory_is_read_as_it_was_written(inputs: str, objects: list[Inventor
 )
 def test_any_other_json_counts_as_empty(content: object) -> None:
     assert Inventory.of(primary_with(json.dumps(content))) == Inventory()
-    forged = json.dumps({"by": "me", "inputs": "1", "objects": [content]})
+    forged = json.dumps({"by": "me", "spec": "1", "objects": [content]})
     assert Inventory.of(primary_with(forged)) == Inventory()
+    waiting = json.dumps({"by": "me", "spec": "1", "objects": [], "waiting": [content]})
+    assert Inventory.of(primary_with(waiting)) == Inventory()
 
 
-@given(st.integers(0, 200))
+@given(st.integers(0, 300))
 def test_truncated_inventory_counts_as_empty(length: int) -> None:
-    text = Inventory("1", (InventoryObject(ObjectId("", "services", "n", "a"), "v1", "Service", "u"),), "me").to_text()
+    entry = InventoryObject(ObjectId("", "services", "n", "a"), "v1", "Service", "u")
+    text = Inventory("1", "2", (entry,), "me").to_text()
     if length < len(text):
         assert Inventory.of(primary_with(text[:length])) == Inventory()
 
@@ -64,28 +80,45 @@ def test_truncated_inventory_counts_as_empty(length: int) -> None:
     ],
 )
 def test_inputs_do_not_include_what_the_operator_writes(change: dict[str, Any]) -> None:
-    assert digest_of_inputs({**PRIMARY, **change}, {}) == digest_of_inputs(PRIMARY, {})
+    assert inputs_of({**PRIMARY, **change}, {}) == inputs_of(PRIMARY, {})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spec": {"size": 2}},
-        {"metadata": PRIMARY["metadata"] | {"labels": {}}},
-        {"metadata": PRIMARY["metadata"] | {"annotations": {"own": "y"}}},
-        {"metadata": PRIMARY["metadata"] | {"uid": "another"}},
-        {"data": {}},
-    ],
-)
-def test_inputs_include_what_users_write(change: dict[str, Any]) -> None:
-    assert digest_of_inputs({**PRIMARY, **change}, {}) != digest_of_inputs(PRIMARY, {})
+def test_labels_and_annotations_are_no_edit_of_the_spec() -> None:
+    """But a deletion isn't sent if they changed since the run."""
+    before = inputs_of(PRIMARY, {})
+    for metadata in ({"labels": {}}, {"annotations": {"own": "y"}}):
+        after = inputs_of({**PRIMARY, "metadata": PRIMARY["metadata"] | metadata}, {})
+        assert after[:2] == before[:2]
+        assert after != before
+
+
+def test_spec_and_role_have_digests_of_their_own() -> None:
+    before = inputs_of(PRIMARY, {"files": "1"})
+    edited, released = inputs_of({**PRIMARY, "spec": {}}, {"files": "1"}), inputs_of(PRIMARY, {"files": "2"})
+    assert (edited.spec != before.spec, edited.role == before.role) == (True, True)
+    assert (released.spec == before.spec, released.role != before.role) == (True, True)
+    assert inputs_of({**PRIMARY, "data": {}}, {"files": "1"}).spec != before.spec
 
 
 def test_first_annotation_of_the_operator_changes_no_inputs() -> None:
     bare = {**PRIMARY, "metadata": {"name": "s", "uid": "u"}}
     noted = {**PRIMARY, "metadata": {"name": "s", "uid": "u", "annotations": {"rolecall.dev/inventory": "x"}}}
-    assert digest_of_inputs(noted, {}) == digest_of_inputs(bare, {})
+    assert inputs_of(noted, {}) == inputs_of(bare, {})
 
 
-def test_inputs_include_the_role() -> None:
-    assert digest_of_inputs(PRIMARY, {"files": "1"}) != digest_of_inputs(PRIMARY, {"files": "2"})
+@pytest.mark.parametrize(
+    ("change", "is_seen"),
+    [
+        ({"status": {"ready": 1}}, False),
+        ({"metadata": {"resourceVersion": "8", "managedFields": [{"manager": "m", "subresource": "status"}]}}, False),
+        ({"metadata": {"managedFields": [{"manager": "m", "operation": "Apply"}]}}, True),
+        ({"metadata": {"labels": {"a": "b"}}}, True),
+        ({"metadata": {"annotations": {"rolecall.dev/prune": "false"}}}, True),
+        ({"spec": {}}, True),
+    ],
+)
+def test_digest_of_an_object_shows_any_change_outside_its_status(change: dict[str, Any], *, is_seen: bool) -> None:
+    obj = {"kind": "Service", "metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"x": 1}}
+    metadata = {**obj["metadata"], **change.get("metadata", {})}  # type: ignore[dict-item]
+    changed = {**obj, **change, "metadata": metadata}
+    assert (digest_of_object(changed) != digest_of_object(obj)) is is_seen

@@ -1,28 +1,125 @@
-from dataclasses import replace
+"""Pruner: what it reads, writes, and deletes after a run; ``test_decision.py`` has the rules."""
+
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rolecall.kube.references import ObjectKey
+from rolecall.kube.errors import ConflictError, KubeError
+from rolecall.kube.metadata import annotation_of, uid_of
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.controller import Controller, Result
 from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, PRUNE_ANNOTATION
 from rolecall.runner.prune.decision import Pruning
-from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject
-from rolecall.runner.prune.observations import ObjectId, Observations, Own
-from rolecall.runner.reconcile.context import PERIOD_ANNOTATION, ReconcileContext
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inputs, Inventory, InventoryObject
+from rolecall.runner.prune.observations import ObjectId, Observations, Other, Own
+from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION, PERIOD_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.runs.outcome import Outcome
 from tests.support.metrics import controller_metrics
-from tests.support.reconciler_rig import FAILURE, SUCCESS, make_rig
+from tests.support.reconciler_rig import FAILURE, SUCCESS, Rig, make_rig
 from tests.support.things import MANIFEST, THING
-from tests.support.world import World
+from tests.support.world import CONFIG_MAP, World
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.manual_clock import ManualClock
 from tests.unit.runner.prune.test_decision import item
 
-OPTIONS: dict[str, Any] = {"options": {"after": None, "kinds": [], "mode": "delete", "skips": []}}
+OPTIONS: dict[str, Any] = {"options": {"after": None, "mode": "delete", "skips": []}}
+
+
+@dataclass(slots=True)
+class Stage:
+    """A Thing, ConfigMaps that runs have made for it, and its pruner."""
+
+    rig: Rig
+    pruner: Pruner
+    clock: ManualClock
+    events: list[EventSpec] = field(default_factory=list)
+    made: dict[str, RawObject] = field(default_factory=dict)
+
+    @classmethod
+    async def of(cls, world: World, tmp_path: Path) -> "Stage":
+        """Return a stage with the Thing."""
+        await world.create(MANIFEST)
+        rig, clock = make_rig(world, tmp_path), ManualClock()
+        events: list[EventSpec] = []
+        pruner = Pruner(
+            watch=rig.reconciler.watch,
+            primaries=rig.reconciler.primaries,
+            record_event=lambda _obj, event: events.append(event),
+            identity="by",
+            may_delete=lambda _key: True,
+            clock=clock,
+        )
+        return cls(rig, pruner, clock, events)
+
+    async def make(self, name: str, mark: str | None = None, **annotations: str) -> RawObject:
+        """Make a ConfigMap as a run would, with another mark if one is given."""
+        uid = uid_of(await self.rig.thing())
+        own = f"{uid}:/ConfigMap:default/{name}"
+        marks = {MADE_FOR_ANNOTATION: own if mark is None else mark, **annotations}
+        owner = {"apiVersion": THING.api_version, "kind": THING.kind, "name": "one", "uid": uid}
+        metadata = {"name": name, "namespace": "default", "annotations": marks, "ownerReferences": [owner]}
+        obj = await self.rig.world.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        self.made[name] = obj
+        return obj
+
+    def entry(self, name: str, since: int = 0) -> InventoryObject:
+        """Return the entry of an object in an inventory."""
+        found = ObjectId("", "configmaps", "default", name)
+        return InventoryObject(found, "v1", "ConfigMap", uid_of(self.made[name]), since)
+
+    async def note(self, before: Inputs | None = None, **changes: Any) -> None:
+        """Write an inventory of all objects, by default that of runs before an edit."""
+        role = (await self.pruner._inputs(await self.rig.thing())).role
+        inputs = before or Inputs("before-the-edit", "")
+        entries = tuple(self.entry(name) for name in self.made)
+        inventory = Inventory(inputs.spec, inputs.role or role, entries, "by")
+        text = replace(inventory, **changes).to_text()
+        await self.rig.world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
+
+    async def inventory(self) -> Inventory:
+        """Return the inventory of the Thing."""
+        return Inventory.of(await self.rig.thing())
+
+    async def run_ended(
+        self,
+        *names: str,
+        after: str | None = None,
+        mode: str = "delete",
+        outcome: Outcome = SUCCESS,
+        others: Any = None,
+    ) -> Pruning:
+        """Let a run end that has named these objects."""
+        prune = {"options": {"after": after, "mode": mode, "skips": []}}
+        if outcome.is_successful:
+            outcome = replace(outcome, prune=prune)
+        thing = await self.rig.thing()
+        context = ReconcileContext(self.rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
+        context.observations = self.pruner.observations()
+        for name in names:
+            entry = self.entry(name)
+            context.observations.own[entry.id] = Own("v1", entry.uid)
+            context.observations._ids.add(entry.id)
+        for found, other in (others or {}).items():
+            context.observations.found_other(found, other)
+        return await self.pruner.run_ended(context)
+
+    async def live(self) -> set[str]:
+        """Return the names of the ConfigMaps."""
+        return {key.name for gvk, key in self.rig.world.client.objects() if gvk == CONFIG_MAP}  # type: ignore[attr-defined]
+
+
+async def staged(world: World, tmp_path: Path, *names: str) -> Stage:
+    """Return a stage after an edit, with these objects in the inventory."""
+    stage = await Stage.of(world, tmp_path)
+    for name in names:
+        await stage.make(name)
+    await stage.note()
+    return stage
 
 
 @pytest.mark.parametrize(
@@ -41,16 +138,18 @@ async def test_only_a_complete_run_with_the_task_sends_requests(
 ) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path)
-    pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True, {})
-    own = Observations(own={item("a").id: Own("v1", "uid-a")}, others={item("b").id: ("v1", "uid-b", "owner")})
+    pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True)
+    own = Observations(own={item("a").id: Own("v1", "uid-a")})
     thing = await rig.thing()
-    context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=replace(outcome, observations=own))
+    context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome, observations=own)
     cluster.calls.clear()
     assert ((await pruner.run_ended(context)) != Pruning()) is bool(outcome.is_successful and outcome.prune)
     assert bool(cluster.calls) is sends
 
 
-@pytest.mark.parametrize(("period", "expected"), [("1h", "prune"), ("1s", "period")])
+@pytest.mark.parametrize(
+    ("period", "expected"), [("1h", "prune: confirm which objects the role names"), ("1s", "period")]
+)
 async def test_run_that_confirms_the_objects_has_its_own_cause_and_keeps_the_period(
     world: World, tmp_path: Path, period: str, expected: str
 ) -> None:
@@ -58,16 +157,14 @@ async def test_run_that_confirms_the_objects_has_its_own_cause_and_keeps_the_per
     annotations = f"annotations: {{{PERIOD_ANNOTATION}: {period}}}"
     await world.create(MANIFEST.replace("name: one", f"name: one, {annotations}"))
     rig, clock = make_rig(world, tmp_path), ManualClock()
-    own = Observations(own={item("a").id: Own("v1", "uid-a")})
-    rig.runner.outcome = replace(SUCCESS, prune=OPTIONS, observations=own)
+    rig.runner.outcome = replace(SUCCESS, prune=OPTIONS)
     rig.reconciler.pruner = Pruner(
         watch=rig.reconciler.watch,
         primaries=rig.reconciler.primaries,
         record_event=lambda *_: None,
         identity="by",
         may_delete=lambda _key: True,
-        inventories={},
-        now=lambda: clock.now() + 60,  # the run is requested for a second later
+        clock=ManualClock(clock.now() + 60),  # the run is requested for a second later
     )
     results = []
 
@@ -85,31 +182,133 @@ async def test_run_that_confirms_the_objects_has_its_own_cause_and_keeps_the_per
 async def test_time_until_a_deletion_is_that_of_the_decision_however_long_a_write_takes(
     world: World, cluster: FakeCluster, tmp_path: Path
 ) -> None:
-    await world.create(MANIFEST)
-    rig = make_rig(world, tmp_path)
-    clock = ManualClock()
-    events: list[EventSpec] = []
-    cluster.before = lambda call: clock.advance(5 if call == "patch" else 0)
-    pruner = Pruner(
-        watch=rig.reconciler.watch,
-        primaries=rig.reconciler.primaries,
-        record_event=lambda _obj, event: events.append(event),
-        identity="by",
-        may_delete=lambda _key: True,
-        inventories={},
-        now=clock.now,
-    )
-    role = (await pruner._inputs(await rig.thing())).partition(".")[2]
-    inventory = Inventory(f"before-the-edit.{role}", (item("a"),), "by").to_text()
-    await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: inventory}}})
-    thing, prune = await rig.thing(), {"options": {**OPTIONS["options"], "after": "1s"}}
-    outcome = replace(SUCCESS, prune=prune, observations=Observations())
-    context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
-    await pruner.run_ended(context)
-    ended = await pruner.run_ended(context)  # the second of two equal runs
-    text = "no longer named by the role, deleted after 1s"
-    assert [event.message for event in events] == [f"{text.capitalize()}: Service ns/a"]
-    assert ended.texts["obsolete"] == (f"Service ns/a: {text}",)
+    stage = await Stage.of(world, tmp_path)
+    cluster.before = lambda call: stage.clock.advance(5 if call == "patch" else 0)
+    for name in ("a", "b"):
+        await stage.make(name)
+    await stage.note()
+    await stage.run_ended("b", after="10s")
+    ended = await stage.run_ended("b", after="10s")  # the second of two equal runs
+    text = "no longer named by the role, deleted after 5s"
+    assert [event.message for event in stage.events] == [f"{text.capitalize()}: ConfigMap default/a"]
+    assert ended.texts["obsolete"] == (f"ConfigMap default/a: {text}",)
+
+
+async def test_what_an_edit_makes_obsolete_is_deleted_in_the_third_run(world: World, tmp_path: Path) -> None:
+    stage = await staged(world, tmp_path, "a", "b")
+    first, second = await stage.run_ended("a", after="5s"), await stage.run_ended("a", after="5s")
+    assert (first.is_stable, second.again_at) == (False, stage.clock.now() + 5)
+    stage.clock.advance(5)
+    third = await stage.run_ended("a", after="5s")
+    assert await stage.live() == {"a"}
+    assert [each["metadata"]["name"] for each in third.manifests] == ["b"]
+    assert [event.reason for event in stage.events] == ["ObjectsObsolete", "Pruned"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"annotations": {PRUNE_ANNOTATION: "false"}},
+        {"annotations": {"rolecall.dev/adopt": "true"}},
+        {"annotations": {"meta.helm.sh/release-name": "x"}},
+        {"annotations": {MADE_FOR_ANNOTATION: None}},
+        {"annotations": {MADE_FOR_ANNOTATION: "other:/ConfigMap:default/b"}},
+        {"labels": {"x": "y"}},
+        {"ownerReferences": []},
+    ],
+)
+@pytest.mark.parametrize("runs", [0, 1, 2])
+async def test_object_that_anyone_changed_is_kept_whenever_that_happened(
+    world: World, tmp_path: Path, change: dict[str, Any], runs: int
+) -> None:
+    """Before an object became obsolete, only a change that shows that it isn't the primary's own keeps it."""
+    stage = await staged(world, tmp_path, "a", "b")
+    for number in range(4):
+        if number == runs:
+            await world.patch(CONFIG_MAP, "b", {"metadata": change})
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == ({"a"} if runs == 0 and "labels" in change else {"a", "b"})
+
+
+async def test_object_created_again_by_somebody_is_kept(world: World, tmp_path: Path) -> None:
+    stage = await staged(world, tmp_path, "a", "b")
+    await stage.run_ended("a", after="0")
+    await world.delete(CONFIG_MAP, "b")
+    await stage.make("b")
+    for _ in range(3):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", "b"}
+
+
+async def test_person_confirms_exactly_what_is_proposed(world: World, tmp_path: Path) -> None:
+    stage = await staged(world, tmp_path, "a", "b")
+    for _ in range(3):
+        pruning = await stage.run_ended("a", mode="report")
+    confirm = (await stage.inventory()).confirm
+    assert [event.reason for event in stage.events] == ["PruneProposed"]
+    assert f"{CONFIRM_ANNOTATION}={confirm}" in stage.events[0].message
+    assert confirm in pruning.texts["proposed"][0]
+    await world.patch(THING, "one", {"metadata": {"annotations": {CONFIRM_ANNOTATION: "another"}}})
+    await stage.run_ended("a", mode="report")
+    assert annotation_of(await stage.rig.thing(), CONFIRM_ANNOTATION) is None
+    assert await stage.live() == {"a", "b"}
+    await world.patch(THING, "one", {"metadata": {"annotations": {CONFIRM_ANNOTATION: confirm}}})
+    await stage.run_ended("a", mode="report")
+    assert await stage.live() == {"a"}
+    assert annotation_of(await stage.rig.thing(), CONFIRM_ANNOTATION) is None
+    assert not (await stage.inventory()).confirm
+
+
+async def test_failed_run_that_names_an_obsolete_object_keeps_it(world: World, tmp_path: Path) -> None:
+    stage = await staged(world, tmp_path, "a", "b")
+    await stage.run_ended("a", after="0")
+    await stage.run_ended("b", outcome=FAILURE)
+    for _ in range(3):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", "b"}
+
+
+async def test_name_is_remembered_if_the_inventory_cannot_be_written(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    stage = await staged(world, tmp_path, "a", "b")
+    await stage.run_ended("a", after="0")
+    cluster.troubles = [("patch", ConflictError(409, "Conflict", "not now"))]
+    await stage.run_ended("b", outcome=FAILURE)
+    for _ in range(3):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", "b"}
+
+
+async def test_object_that_another_role_names_loses_its_mark_or_is_remembered(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    for error in (None, KubeError("not permitted")):
+        stage = await staged(world, tmp_path, "a", "b")
+        entry = stage.entry("b")
+        await stage.run_ended("a", after="0")
+        user = Pruner(
+            stage.rig.reconciler.watch,
+            stage.rig.reconciler.primaries,
+            lambda *_: None,
+            "user",
+            lambda _key: True,
+            stage.pruner.shared,
+        )
+        thing = await stage.rig.thing()
+        context = ReconcileContext(ObjectKey("default", "two"), "run", obj=thing, fresh=thing, outcome=FAILURE)
+        context.observations = user.observations()
+        context.observations.found_other(entry.id, Other("v1", entry.uid, uid_of(thing)))
+        cluster.troubles = [] if error is None else [("patch", error)]
+        await user.run_ended(context)
+        marked = annotation_of(await world.get(CONFIG_MAP, "b"), MADE_FOR_ANNOTATION)
+        assert (marked is None, bool(stage.pruner.shared)) == (error is None, error is not None)
+        for _ in range(3):
+            await stage.run_ended("a", after="0")
+        assert await stage.live() == {"a", "b"}
+        for name in ("a", "b"):
+            await world.delete(CONFIG_MAP, name)
+        await world.delete(THING, "one")
 
 
 @pytest.mark.parametrize(
@@ -130,11 +329,12 @@ async def test_entry_that_no_run_writes_is_ignored(
     """Who may only patch the primary can write anything into its inventory."""
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path)
-    pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True, {})
-    inventory = Inventory(await pruner._inputs(await rig.thing()), (forged,), "by").to_text()
+    pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True)
+    inputs = await pruner._inputs(await rig.thing())
+    inventory = Inventory(inputs.spec, inputs.role, (forged,), "by").to_text()
     await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: inventory}}})
     thing = await rig.thing()
-    outcome = replace(SUCCESS, prune=OPTIONS, observations=Observations())
+    outcome = replace(SUCCESS, prune=OPTIONS)
     context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
     for _ in range(3):
         ended = await pruner.run_ended(context)
