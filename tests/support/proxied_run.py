@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.proxy.seen_objects import SeenObject
 from rolecall.runner.proxy.sessions import Exchange, PendingRead, ProxiedRun, Read
 
 
 @dataclass(slots=True, eq=False)
 class ReportedRun(ProxiedRun):
-    """A run of the proxy; ``register`` is called with its reads, ``record`` with its requests."""
+    """A run of the proxy; ``register`` is called with its reads, ``record`` with its requests, ``name`` with names."""
 
     register: Callable[[Read], PendingRead | None] = lambda _read: None
     record: Callable[[Exchange], None] = lambda _exchange: None
+    name: Callable[[str], None] = lambda _name: None
     groups: list[str] = field(default_factory=list)
     written: list[RawObject] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -46,6 +49,10 @@ class ReportedRun(ProxiedRun):
     def reading(self, read: Read) -> PendingRead | None:
         """Pass on a read."""
         return self.register(read)
+
+    def responded(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:  # noqa: ARG002
+        """Pass on the name."""
+        self.name(info.name)
 
     def exchanged(self, exchange: Exchange) -> None:
         """Keep a request."""

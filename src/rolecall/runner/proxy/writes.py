@@ -260,7 +260,7 @@ class Writes:
         is_owned = ownership_of(obj, run.owner) is not None
         if resource is None or not is_owned or not may_get_mark(resource.gvk.group, resource.gvk.kind, obj):
             return result
-        mark = mark_for(run.owner.uid, resource.gvk.group, resource.gvk.kind, ObjectKey.of_object(obj))
+        mark = mark_for(run.owner.uid, resource.gvk.group, resource.gvk.kind, _key_of(info, resource, obj))
         known = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
         data = encode({"metadata": {**known, "annotations": {MADE_FOR_ANNOTATION: mark}}})
         patch_headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}

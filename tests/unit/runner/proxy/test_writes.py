@@ -133,7 +133,9 @@ async def test_api_server_sees_duplicate_keys_only_where_it_rejects_them(
     if "Strict" in query:
         assert api_server.last.body == body
     else:
-        assert api_server.last.json == {"metadata": {"name": "cm", "ownerReferences": [REFERENCE]}}
+        mark = {"rolecall.dev/made-for": f"{REFERENCE['uid']}:/ConfigMap:ns/cm"}
+        expected = {"metadata": {"name": "cm", "ownerReferences": [REFERENCE], "annotations": mark}}
+        assert api_server.last.json == expected
         assert api_server.last.body.count(b"name") == json.dumps(api_server.last.json).count("name")
 
 
@@ -157,9 +159,11 @@ async def test_other_namespace_and_cluster_scope_get_annotations(run: Run, api_s
     for path, name in (("/api/v1/namespaces/far/configmaps", "cm"), ("/api/v1/namespaces", "fresh")):
         await run.send("POST", path, json={"metadata": {"name": name}})
         metadata = api_server.objects[f"{path}/{name}"]["metadata"]
+        marks = {"rolecall.dev/made-for": f"{REFERENCE['uid']}:/ConfigMap:far/cm"} if name == "cm" else {}
         assert metadata["annotations"] == {
             "operator-sdk/primary-resource": "ns/one",
             "operator-sdk/primary-resource-type": "Demo.demo.example.com",
+            **marks,
         }
         assert "ownerReferences" not in metadata
     assert run.itself.dependents == [

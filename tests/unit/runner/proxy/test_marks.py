@@ -1,0 +1,154 @@
+"""The mark of what a run creates: written only with proof of the creation, and after that only ever lost."""
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from rolecall.kube.references import RawObject
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, PRUNE_ANNOTATION, without_marks_in
+from tests.unit.runner.proxy.api_server import ApiServer
+from tests.unit.runner.proxy.conftest import CONFIG_MAPS, MERGE, REFERENCE, Run, config_map
+
+CM = f"{CONFIG_MAPS}/cm"
+PODS = "/api/v1/namespaces/ns/pods"
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+FORGED = "uid-of-one:/ConfigMap:ns/another"
+WRITES = pytest.mark.parametrize(("method", "headers"), [("PUT", {}), ("PATCH", APPLY)])
+
+
+def mark_of(obj: RawObject) -> str | None:
+    """Return the mark of an object."""
+    annotations = obj["metadata"].get("annotations") or {}
+    return annotations.get(MADE_FOR_ANNOTATION)
+
+
+@pytest.fixture
+def marking(run: Run) -> Run:
+    """Return a run of a role that prunes."""
+    run.itself.marks_applied = True
+    return run
+
+
+@pytest.mark.parametrize("given", [None, FORGED])
+async def test_post_of_a_kind_that_is_pruned_gets_the_mark_whatever_the_role_wrote(
+    run: Run, api_server: ApiServer, given: str | None
+) -> None:
+    annotations = {} if given is None else {"annotations": {MADE_FOR_ANNOTATION: given}}
+    await run.send("POST", CONFIG_MAPS, json=config_map(**annotations))
+    assert mark_of(api_server.objects[CM]) == f"{REFERENCE['uid']}:/ConfigMap:ns/cm"
+
+
+@pytest.mark.parametrize("word", ["true", "false", None])
+async def test_word_of_the_author_decides_about_other_kinds(run: Run, api_server: ApiServer, word: str | None) -> None:
+    metadata = {"name": "s"} | ({} if word is None else {"annotations": {PRUNE_ANNOTATION: word}})
+    await run.send("POST", PODS, json={"kind": "Pod", "metadata": metadata})
+    assert (mark_of(api_server.objects[f"{PODS}/s"]) is not None) is (word == "true")
+
+
+@pytest.mark.parametrize(
+    ("query", "metadata"),
+    [
+        ("?dryRun=All", {}),
+        ("", {"name": None, "generateName": "x-"}),
+        ("", {"annotations": {"rolecall.dev/adopt": "true"}}),
+        ("", {"annotations": {"rolecall.dev/adopt": "false"}}),
+        ("", {"annotations": {"meta.helm.sh/release-name": "x"}}),
+        ("", {"labels": {"app.kubernetes.io/managed-by": "Helm"}}),
+        ("", {"annotations": {PRUNE_ANNOTATION: "false"}}),
+    ],
+)
+async def test_creation_of_what_is_never_pruned_gets_no_mark_and_loses_that_of_the_role(
+    run: Run, api_server: ApiServer, query: str, metadata: dict[str, Any]
+) -> None:
+    annotations = {MADE_FOR_ANNOTATION: FORGED, **metadata.get("annotations", {})}
+    obj = config_map(**{**metadata, "annotations": annotations})
+    obj["metadata"] = {name: value for name, value in obj["metadata"].items() if value is not None}
+    await run.send("POST", CONFIG_MAPS + query, json=obj)
+    assert mark_of(api_server.last.json) is None
+
+
+@WRITES
+async def test_put_and_apply_that_create_are_marked_by_a_patch_and_answered_with_the_marked_object(
+    marking: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    response = await marking.send(method, CM, json=config_map(), headers=headers)
+    assert response.status == 201
+    assert mark_of(response.json()) == mark_of(api_server.objects[CM]) == f"{REFERENCE['uid']}:/ConfigMap:ns/cm"
+    patch = api_server.last
+    assert (patch.method, patch.json["metadata"]["uid"]) == ("PATCH", api_server.objects[CM]["metadata"]["uid"])
+    assert patch.target.endswith("?fieldManager=rolecall")
+    assert marking.itself.written[-1] == response.json()
+
+
+@WRITES
+async def test_role_gets_its_own_object_if_the_mark_cannot_be_written(
+    marking: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        if "merge" in request.headers["Content-Type"]:
+            return web.json_response({"kind": "Status", "code": 403}, status=403)
+        return api_server._objects(request, api_server.last)
+
+    api_server.handlers["PATCH", CM] = refuse
+    response = await marking.send(method, CM, json=config_map(), headers=headers)
+    assert (response.status, mark_of(response.json())) == (201, None)
+
+
+@WRITES
+async def test_role_that_never_prunes_sends_no_further_request(
+    run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    await run.send(method, CM, json=config_map(), headers=headers)
+    assert [each.method for each in api_server.writes()] == [method]
+
+
+@pytest.mark.parametrize("mark", [None, "uid-of-one:/ConfigMap:ns/cm"])
+async def test_put_repeats_the_mark_and_the_word_of_the_user_and_sets_none(
+    marking: Run, api_server: ApiServer, mark: str | None
+) -> None:
+    kept = {PRUNE_ANNOTATION: "false"} | ({} if mark is None else {MADE_FOR_ANNOTATION: mark})
+    api_server.add(CM, name="cm", annotations=kept)
+    for given in ({}, {MADE_FOR_ANNOTATION: FORGED}):
+        await marking.send("PUT", CM, json=config_map(annotations=given))
+        assert api_server.last.json["metadata"].get("annotations") == kept
+
+
+@pytest.mark.parametrize("headers", [MERGE, {"Content-Type": "application/strategic-merge-patch+json"}, APPLY])
+async def test_no_patch_sets_a_mark(marking: Run, api_server: ApiServer, headers: dict[str, str]) -> None:
+    api_server.add(CM, name="cm")
+    await marking.send("PATCH", CM, json=config_map(annotations={MADE_FOR_ANNOTATION: FORGED}), headers=headers)
+    assert mark_of(api_server.last.json) is None
+
+
+async def test_merge_patch_removes_no_word_by_leaving_it_out_of_a_definition(run: Run, api_server: ApiServer) -> None:
+    """A client such as kubectl, and ``apply: true``, send a null for what the last applied definition had."""
+    api_server.add(CM, name="cm", annotations={PRUNE_ANNOTATION: "false"})
+    for word, sent in ((None, {}), ("true", {PRUNE_ANNOTATION: "true"})):
+        await run.send("PATCH", CM, json={"metadata": {"annotations": {PRUNE_ANNOTATION: word}}}, headers=MERGE)
+        assert api_server.last.json["metadata"]["annotations"] == sent
+
+
+def test_json_patch_sets_no_mark() -> None:
+    path = "/metadata/annotations/rolecall.dev~1made-for"
+    other = {"op": "add", "path": "/metadata/labels/a", "value": "b"}
+    remove = {"op": "remove", "path": path}
+    operations = [
+        {"op": "add", "path": path, "value": FORGED},
+        {"op": "copy", "from": "/metadata/labels/a", "path": path},
+        other,
+        remove,
+        {"op": "add", "path": "/metadata/annotations", "value": {MADE_FOR_ANNOTATION: FORGED, "a": "b"}},
+        5,
+    ]
+    kept = [other, remove, {"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}, 5]
+    assert without_marks_in(operations) == kept
+
+
+async def test_refused_creation_names_its_object(run: Run, api_server: ApiServer) -> None:
+    """The object exists, so the role uses it, whoever made it."""
+    named: list[str] = []
+    run.itself.name = named.append
+    api_server.respond("POST", CONFIG_MAPS, {"kind": "Status", "code": 409, "reason": "AlreadyExists"}, 409)
+    await run.send("POST", CONFIG_MAPS, json=config_map())
+    assert named == ["cm"]
