@@ -105,8 +105,8 @@ class Observations:
         is_ended = status == 0 and info.is_resource and info.is_long_running  # by its client, such as kubectl wait
         if (status in _LOST and not is_ended) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self.doubt(f"a request got {f'the status {status}' if status else 'no response'}: {describe(info)}")
-        is_unknown = status == HTTPStatus.NOT_FOUND and (not info.name or (info.verb == "get" and seen is None))
-        if info.is_resource and is_unknown:
+        is_unknown = not info.name or info.verb == "create" or (info.verb == "get" and seen is None)
+        if info.is_resource and status == HTTPStatus.NOT_FOUND and is_unknown:
             self.doubt(f"the API server doesn't serve {describe(info)}")
 
     def _note_others(self, info: RequestInfo, requested: ObjectId, seen: tuple[SeenObject, ...] | None) -> None:

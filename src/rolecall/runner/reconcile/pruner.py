@@ -418,7 +418,7 @@ class Pruner:
                 gvk = await self._kind_of(found, other.version)
                 written = await self._annotate(gvk, found.key, other.uid, {MADE_FOR_ANNOTATION: None})
                 self.primaries.own_writes.record_write((self.watch.gvk, context.key), written)
-                logger.info("Keeping an object that roles of two objects use", object=name)
+                logger.info("Keeping an object that was made for another object", object=name)
             except NotFoundError:
                 pass
             except KubeError as error:

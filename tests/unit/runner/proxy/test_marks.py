@@ -34,8 +34,8 @@ def marking(run: Run) -> Run:
 async def test_post_of_a_kind_that_is_pruned_gets_the_mark_whatever_the_role_wrote(
     run: Run, api_server: ApiServer, given: str | None
 ) -> None:
-    annotations = {} if given is None else {"annotations": {MADE_FOR_ANNOTATION: given}}
-    await run.send("POST", CONFIG_MAPS, json=config_map(**annotations))
+    annotations = {} if given is None else {MADE_FOR_ANNOTATION: given}
+    await run.send("POST", CONFIG_MAPS, json=config_map(annotations=annotations))
     assert mark_of(api_server.objects[CM]) == f"{REFERENCE['uid']}:/ConfigMap:ns/cm"
 
 

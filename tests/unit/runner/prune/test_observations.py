@@ -3,7 +3,7 @@ import pytest
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.seen_objects import SeenObject
-from rolecall.runner.prune.observations import ObjectId, Observations, Own
+from rolecall.runner.prune.observations import ObjectId, Observations, Other, Own
 
 A = ObjectId("apps", "deployments", "ns", "a")
 
@@ -22,8 +22,8 @@ def request(verb: str, name: str = "a", subresource: str = "", *, is_dry_run: bo
     )
 
 
-def seen(name: str = "a", *, is_own: bool = True, waits_for: str = "") -> SeenObject:
-    return SeenObject(ObjectKey("ns", name), f"uid-{name}", is_own, waits_for)
+def seen(name: str = "a", *, is_own: bool = True, waits_for: str = "", made_for: str = "") -> SeenObject:
+    return SeenObject(ObjectKey("ns", name), f"uid-{name}", is_own, waits_for, made_for)
 
 
 def test_response_shows_an_own_object() -> None:
@@ -122,10 +122,55 @@ def test_watch_that_its_client_ends_is_no_doubt() -> None:
 
 
 def test_kind_that_is_not_served_is_a_doubt() -> None:
-    for each in (request("list", ""), request("create", ""), request("get")):
+    for each in (request("list", ""), request("create", ""), request("create"), request("get")):
         found = Observations()
         found.add(each, 404, None)
         assert found.doubts
     found = Observations()
     found.add(request("get"), 404, ())
     assert not found.doubts
+
+
+@pytest.mark.parametrize("is_dry_run", [False, True])
+def test_object_made_for_another_primary_is_noted_at_once_if_it_is_requested_by_name(*, is_dry_run: bool) -> None:
+    """Its primary's operator must not delete it while the run lasts."""
+    shared: set[tuple[ObjectId, str]] = set()
+    found = Observations(shared=shared)
+    found.add(request("list", ""), 200, (seen("b", made_for="another"),))
+    assert not shared
+    found.add(request("get", is_dry_run=is_dry_run), 200, (seen(made_for="another"),))
+    assert (shared, found.others) == ({(A, "another")}, {A: Other("v1", "uid-a", "another")})
+
+
+@pytest.mark.parametrize(
+    ("info", "status", "is_unseen"),
+    [
+        (request("get"), 200, True),
+        (request("patch", subresource="scale"), 200, True),
+        (request("patch"), 409, True),
+        (request("create"), 409, True),
+        (request("watch"), 200, True),
+        (request("delete"), 403, True),
+        (request("delete"), 200, False),
+        (request("get"), 404, False),
+        (request("list", ""), 200, False),
+    ],
+)
+def test_object_whose_mark_no_response_has_shown_must_be_read_after_the_run(
+    info: RequestInfo, status: int, *, is_unseen: bool
+) -> None:
+    found = Observations()
+    found.add(info, status, None)
+    assert (A in found.unseen) is is_unseen
+    found.add(request("get"), 200, (seen(),))
+    assert not found.unseen
+
+
+def test_created_objects_are_known_by_their_uids() -> None:
+    found = Observations()
+    found.add(request("create", ""), 201, (seen(),))
+    found.add(request("update", "b"), 201, (seen("b"),))
+    found.add(request("update", "c"), 200, (seen("c"),))
+    found.add(request("create", "d", subresource="eviction"), 201, (seen("d"),))
+    found.add(request("create", "", is_dry_run=True), 201, (seen("e"),))
+    assert found.created == {"uid-a", "uid-b"}

@@ -94,7 +94,7 @@ class Stage:
         others: Any = None,
     ) -> Pruning:
         """Let a run end that has named these objects."""
-        prune = {"options": {"after": after, "mode": mode, "skips": []}}
+        prune: dict[str, Any] = {"options": {"after": after, "mode": mode, "skips": []}}
         if outcome.is_successful:
             outcome = replace(outcome, prune=prune)
         thing = await self.rig.thing()
