@@ -14,8 +14,9 @@ from operator import itemgetter
 from typing import Any, Final
 
 from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decompress, objects_in
-from rolecall.kube.metadata import metadata_of, uid_of
+from rolecall.kube.metadata import annotation_of, metadata_of, uid_of
 from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy.made_for import PRUNE_ANNOTATION, is_prunable, marked_primary
 from rolecall.runner.proxy.sessions import Exchange
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 
@@ -63,6 +64,8 @@ class AccessSet:
     usages: dict[Access, Usage] = field(default_factory=dict)
     dependents: set[tuple[str, str]] = field(default_factory=set)
     """The resources of objects with a primary as their owner."""
+    prunable: set[tuple[str, str]] = field(default_factory=set)
+    """The resources of written objects that the operator may prune: those with its mark, or opted in by the role."""
     blocks_deletion: bool = False
     """Whether runs have written owner references that block a primary's deletion."""
     exercised: set[str] = field(default_factory=set)
@@ -92,7 +95,7 @@ class AccessSet:
                 usage.is_forbidden |= exchange.status == HTTPStatus.FORBIDDEN
                 if len(usage.details) < MAX_NAMES:
                     usage.details |= {detail for detail in _details(kept) if not hides(detail)}
-            self._add_references(record, kept)
+            self._add_owned(record, kept)
         own = f"{self.directory}/"
         self.exercised |= {task.path for task in record.tasks.values() if task.has_run and task.path.startswith(own)}
         return self._size != before
@@ -112,6 +115,7 @@ class AccessSet:
             "content": self.content,
             "plurals": [[*astuple(gvk), plural] for gvk, plural in sorted(plurals.items())],
             "dependents": [list(each) for each in sorted(self.dependents)],
+            "prunable": [list(each) for each in sorted(self.prunable)],
             "blocksDeletion": self.blocks_deletion,
             "exercised": sorted(self.exercised),
             "accesses": [
@@ -124,11 +128,11 @@ class AccessSet:
             ],
         }
 
-    def _add_references(self, record: RunRecord, kept: KeptExchange) -> None:
-        """Add the owner references to the primary in a response."""
+    def _add_owned(self, record: RunRecord, kept: KeptExchange) -> None:
+        """Add the owner references to the primary in a response, and what the operator may prune of it."""
         info, uid = kept.exchange.info, uid_of(record.obj)
         resource = (info.group, info.resource)
-        if resource in self.dependents and (self.blocks_deletion or not info.is_write):
+        if resource in self.dependents and (not info.is_write or (self.blocks_deletion and resource in self.prunable)):
             return  # nothing new, and the search takes time
         if not uid or kept.response is None or not kept.may_refer or not info.is_resource:
             return
@@ -138,12 +142,16 @@ class AccessSet:
             for reference in (each for each in references if each.get("uid") == uid):
                 self.dependents.add(resource)
                 self.blocks_deletion |= info.is_write and reference.get("blockOwnerDeletion") is True
+            is_opted_in = annotation_of(obj, PRUNE_ANNOTATION) == "true"
+            is_permitted = is_opted_in and is_prunable(info.group, str(obj.get("kind")), obj)
+            if info.is_write and (is_permitted or marked_primary(obj) == uid):
+                self.prunable.add(resource)
 
     @property
     def _size(self) -> int:
         inner = sum(len(each.tasks) + len(each.primaries) + len(each.details) for each in self.usages.values())
         flags = self.blocks_deletion + sum(each.is_forbidden for each in self.usages.values())
-        return inner + flags + len(self.usages) + len(self.dependents) + len(self.exercised)
+        return inner + flags + len(self.usages) + len(self.dependents) + len(self.prunable) + len(self.exercised)
 
     def _bounded(self, access: Access) -> Access:
         """Return the access with any name, if there are too many names."""

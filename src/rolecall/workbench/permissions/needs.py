@@ -78,6 +78,7 @@ def _read_access_set(path: Path) -> RecordedAccess:
             GVK(raw["group"], raw["version"], raw["kind"]),
             str(raw["content"]),
             dependents={(group, resource) for group, resource in raw["dependents"]},
+            prunable={(group, resource) for group, resource in raw.get("prunable", ())},
             blocks_deletion=raw["blocksDeletion"],
             exercised=set(raw["exercised"]),
             plurals={GVK(group, version, kind): plural for group, version, kind, plural in raw["plurals"]},
@@ -136,17 +137,16 @@ class ContentFiles:
         return found
 
     @cached_property
-    def pruned(self) -> frozenset[str] | None:
-        """The plural names of further kinds that the content, or a role that a playbook names, prunes; None if none."""
+    def prunes(self) -> bool:
+        """Whether the content, or a role that a playbook names, has the task ``rolecall.util.prune``."""
         paths = list(yaml_files(self.base))
         if not isinstance(self.content, RoleContent):
             roles = (each for parent in (self.base, self.base.parent) for each in parent.glob("roles/*"))
             texts = {text.rpartition("/")[2] for text in _scalars(_composed(self.content.path))}  # a role can be a path
             named = [each for each in roles if each.name in texts]
             paths = [self.content.path, *yaml_files(*(each / _TASK_DIRECTORIES[0] for each in named))]
-        tasks = [dict(node.value) for path in paths for node in _task_nodes(_composed(path))]
-        found = [value for task in tasks for key, value in task.items() if key.value == PRUNE_ACTION]
-        return frozenset(plural_of(kind) for value in found for kind in _scalars(value)) if found else None
+        tasks = (task for path in paths for task in _task_nodes(_composed(path)))
+        return any(key.value == PRUNE_ACTION for task in tasks for key, _ in task.value)
 
     def has_name(self, name: str) -> bool:
         """Return whether a file has the name as a whole value, or a template has it as a word."""
@@ -319,11 +319,11 @@ def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tupl
     if recorded and watch.watch_dependent_resources:
         ignored = {(gvk.group, resource_of(gvk, plurals)) for gvk in watch.blacklist}
         wanted += [(each, reads, ", dependents") for each in sorted(recorded.dependents) if each not in ignored]
-    if recorded and (listed := source.files.pruned) is not None:
-        pruned = {(gvk_group, plural_of(kind)) for gvk_group, kind in PRUNED_KINDS}
-        owned = sorted(each for each in recorded.dependents if each in pruned or each[1] in listed)
+    if recorded and source.files.prunes:
+        by_default = recorded.dependents & {(gvk_group, plural_of(kind)) for gvk_group, kind in PRUNED_KINDS}
         wanted.append(((group, plural), ("patch",), ", prune"))  # for the inventory
-        wanted += [(each, ("get", "delete"), ", prune") for each in owned]
+        # "patch" is for the mark: after a creation by apply or PUT, and its removal from objects that others share.
+        wanted += [(each, ("get", "delete", "patch"), ", prune") for each in sorted(by_default | recorded.prunable)]
     if recorded and recorded.blocks_deletion:
         wanted.append(((group, f"{plural}/finalizers"), ("update",), ", owner references that block deletion"))
     for (group_of_resource, resource), verbs, purpose in wanted:

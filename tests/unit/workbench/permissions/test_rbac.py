@@ -1,5 +1,6 @@
 """``rolecall rbac`` on recorded access sets."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -235,17 +236,70 @@ def test_unreadable_file_is_one_line_and_exit_code_1(
     assert message in printed.err
 
 
+PRUNING = {("get", ()), ("delete", ()), ("patch", ())}
+MARKED: RawObject = {"annotations": {"rolecall.dev/made-for": "uid-of-a:/Secret:ns/a"}}
+OPTED_IN: RawObject = {"annotations": {"rolecall.dev/prune": "true"}}
+OWNER: RawObject = {"ownerReferences": [{"uid": "uid-of-a"}]}
+SECRETS = CONFIG_MAPS.replace("configmaps", "secrets")
+
+
+def add_prune_task(directory: Path) -> None:
+    """Let the role prune."""
+    (directory / "roles/demo/tasks/prune.yml").write_text("- name: Prune\n  rolecall.util.prune:\n")
+
+
 @pytest.mark.parametrize("is_playbook", [False, True])
-def test_role_that_prunes_needs_to_delete_its_dependents(rbac: Run, tmp_path: Path, *, is_playbook: bool) -> None:
+def test_role_that_prunes_needs_to_delete_and_patch_its_dependents(
+    rbac: Run, tmp_path: Path, *, is_playbook: bool
+) -> None:
     """Also if a playbook calls the role: the inventory is written, and dependents of pruned kinds are deleted."""
-    (tmp_path / "roles/demo/tasks/prune.yml").write_text("- name: Prune\n  rolecall.util.prune:\n")
+    add_prune_task(tmp_path)
     if is_playbook:
         (tmp_path / "demo.yml").write_text("- hosts: localhost\n  roles: [demo]\n")
     _, printed, _ = rbac(get("a", OWNED), content="playbook: demo.yml" if is_playbook else "role: demo")
     assert {("patch", ()), ("get", ())} <= rules(printed)["", "demo.example.com", "demos"]
-    assert {("get", ()), ("delete", ())} <= rules(printed)["", "", "configmaps"]
+    assert rules(printed)["", "", "configmaps"] >= PRUNING
+
+
+@pytest.mark.parametrize(
+    ("resource", "metadata", "is_pruned"),
+    [
+        ("secrets", OPTED_IN | OWNER, True),
+        ("secrets", MARKED | OWNER, True),
+        ("secrets", {"annotations": {"rolecall.dev/made-for": "uid-of-b:/Secret:ns/a"}} | OWNER, False),
+        ("secrets", {"annotations": {"rolecall.dev/prune": "false"}} | OWNER, False),
+        ("secrets", OWNER, False),
+        ("secrets", MARKED, True),
+        ("persistentvolumeclaims", OPTED_IN | OWNER, False),
+    ],
+    ids=["opted in", "marked", "marked for another", "opted out", "no default kind", "in another namespace", "never"],
+)
+def test_further_kinds_are_pruned_if_a_run_has_written_an_object_with_the_annotation(
+    rbac: Run, tmp_path: Path, resource: str, metadata: RawObject, *, is_pruned: bool
+) -> None:
+    add_prune_task(tmp_path)
+    kind = "PersistentVolumeClaim" if resource == "persistentvolumeclaims" else "Secret"
+    written = config_map("1", **metadata) | {"kind": kind}
+    _, printed, _ = rbac(exchange("POST", CONFIG_MAPS.replace("configmaps", resource), written, written, 201))
+    assert (rules(printed)["", "", resource] >= PRUNING) is is_pruned
+
+
+def test_kind_of_an_object_that_a_run_has_only_read_is_not_pruned(rbac: Run, tmp_path: Path) -> None:
+    add_prune_task(tmp_path)
+    found = config_map("1", **OPTED_IN, **OWNER)
+    _, printed, _ = rbac(exchange("GET", f"{SECRETS}/a", None, found))
+    assert ("delete", ()) not in rules(printed)["", "", "secrets"]
+
+
+def test_access_set_without_prunable_resources_of_an_older_version_is_read(rbac: Run, tmp_path: Path) -> None:
+    rbac(get("a", OWNED))
+    [path] = (tmp_path / "records/access").iterdir()
+    content = json.loads(path.read_text())
+    del content["prunable"]
+    path.write_text(json.dumps(content))
+    assert main(["rbac", "--from", "records"]) == 0
 
 
 def test_role_that_does_not_prune_needs_no_deletion(rbac: Run) -> None:
-    _, printed, _ = rbac(get("a", OWNED))
+    _, printed, _ = rbac(exchange("POST", CONFIG_MAPS, {}, config_map("1", **MARKED), 201), get("a", OWNED))
     assert ("delete", ()) not in rules(printed)["", "", "configmaps"]
