@@ -7,11 +7,14 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, SECRET, RawObject
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION
 from rolecall.runner.record.timeline import without_server_fields
 from rolecall.runner.secrets.mask import decode_base64
 from rolecall.runner.secrets.values import LAST_APPLIED
 
-_SET_BY_CONTROLLERS: Final = frozenset({LAST_APPLIED, "deployment.kubernetes.io/revision"})
+_SET_BY_OTHERS: Final = frozenset({LAST_APPLIED, "deployment.kubernetes.io/revision", MADE_FOR_ANNOTATION})
+"""Annotations of clients, of controllers, and the operator's mark, which has the uid of the primary."""
+
 _SET_AT_DELETION: Final = "deletionGracePeriodSeconds"
 _SET_LATER: Final = {"Pod": "nodeName", "PersistentVolumeClaim": "volumeName"}
 """Fields of a spec that controllers set, after some time."""
@@ -28,11 +31,11 @@ def text_in_base64(text: str) -> str:
 
 
 def cleaned(obj: RawObject, *, with_status: bool) -> RawObject:
-    """Return an object without the fields that the API server and controllers maintain."""
+    """Return an object without the fields that the API server, controllers, and the operator maintain."""
     cleaned = without_server_fields(obj)
     metadata = {key: value for key, value in metadata_of(cleaned).items() if key != _SET_AT_DELETION}
     if isinstance(annotations := metadata.pop("annotations", None), dict):
-        kept = {name: value for name, value in annotations.items() if name not in _SET_BY_CONTROLLERS}
+        kept = {name: value for name, value in annotations.items() if name not in _SET_BY_OTHERS}
         metadata |= {"annotations": kept} if kept else {}
     kept = {key: value for key, value in cleaned.items() if key != "status" or with_status} | {"metadata": metadata}
     return {key: kept[key] for key in ("apiVersion", "kind", "metadata") if key in kept} | kept

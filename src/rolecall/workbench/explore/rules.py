@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
+from rolecall.runner.proxy.made_for import PRUNE_ANNOTATION
 from rolecall.workbench.comparison.clocks import LEAST_TOLERANCE_SECONDS, Clocks
 from rolecall.workbench.comparison.end_states import Baseline, Difference, EndObject, EndState, ObjectId
 from rolecall.workbench.comparison.reports import TaskName
@@ -154,7 +155,7 @@ def symptom_of(found: Difference, rule: Rule, writers: Mapping[tuple[str, str], 
     where = f"{found.subject}: {_INDEX.sub('[]', found.path)}"
     if found.found == "additional":
         text = f"{found.subject} remains"
-        remedy = "list its kind in the option kinds of rolecall.util.prune" if prunes else "prune it, or state: absent"
+        remedy = f'write {PRUNE_ANNOTATION}: "true" into its definition' if prunes else "prune it, or state: absent"
     elif found.found == "missing":
         text = f"{found.subject} is missing"
         remedy = "create it whenever the spec requires it, not only after a change of something else"

@@ -96,7 +96,8 @@ class ObjectPlan:
     ``status_before`` and ``status_after`` are the whole status of the primary. ``stopped_at`` names the task up to
     which the plan is complete, and the reason; it is empty for a complete plan. ``withheld`` are tasks that a plan does
     not run and whose results were not used. ``assumptions`` are sentences. ``failure`` is empty unless the runs would
-    fail. ``obsolete`` are sentences about objects that the role no longer names, of which pruning ``deletes`` so many.
+    fail. ``obsolete`` are sentences about objects that the role no longer names, and that pruning deletes without
+    asking; ``proposed`` those that it proposes to a person.
     ``rejected`` is why the project's definition rejects the object as it is stored; empty if it does not.
 
     ``secrets`` are values that must not be displayed, in addition to those of the Secrets in ``changes`` and
@@ -111,7 +112,7 @@ class ObjectPlan:
     status_before: Mapping[str, Any] = field(default_factory=dict)
     status_after: Mapping[str, Any] = field(default_factory=dict)
     obsolete: tuple[str, ...] = ()
-    deletes: int = 0
+    proposed: tuple[str, ...] = ()
     rejected: str = ""
     requeue_after_seconds: float | None = None
     rounds: int = 1

@@ -140,10 +140,9 @@ def _summary(found: Findings) -> str:
     if found.exit_code == ExitCode.INCOMPLETE:
         return "the plan is incomplete"
     numbers = Counter(change.action for change in found.changes)
-    numbers[Action.DELETE] += found.plan.deletes
+    numbers[Action.DELETE] += len(found.plan.obsolete)
     parts = [f"{numbers[action]} to {action}" for action in Action if numbers[action]]
-    kept = len(found.plan.obsolete) - found.plan.deletes
-    parts += [f"{kept} obsolete"] if kept > 0 else []
+    parts += [f"{len(found.plan.proposed)} to confirm"] if found.plan.proposed else []
     parts += ["status changes"] if found.status else []
     parts += ["rejected by the CRD"] if found.plan.rejected else []
     return ", ".join(parts) or "unchanged"
@@ -166,6 +165,7 @@ def _details(found: Findings, *, with_failure: bool = True) -> Iterator[Line]:
     yield from (
         Line(f"  {_SIGNS[Action.DELETE]} {shown(each)}", STYLES[_SIGNS[Action.DELETE]]) for each in plan.obsolete
     )
+    yield from (Line(f"  ? {shown(each)}", STYLES["~"]) for each in plan.proposed)
     if with_failure or not found.failure:
         yield from _results(found)
     yield from _end(found)
@@ -208,14 +208,17 @@ def _total(findings: tuple[Findings, ...]) -> str:
     planned = [f"{counted(counts['objects'], 'object')} planned", f"{counts['same']} unchanged"]
     planned += [f"{counts['failed']} would fail"] if counts["failed"] else []
     planned += [f"{counts['incomplete']} incomplete"] if counts["incomplete"] else []
-    return f"{', '.join(planned)}; {', '.join(f'{counts[action]} to {action}' for action in Action)}"
+    changes = [f"{counts[action]} to {action}" for action in Action]
+    proposed = sum(len(found.plan.proposed) for found in findings)
+    changes += [f"{proposed} to confirm"] if proposed else []
+    return f"{', '.join(planned)}; {', '.join(changes)}"
 
 
 def _counts(findings: tuple[Findings, ...]) -> dict[str, int]:
     results = Counter(found.exit_code for found in findings)
     changes = {(change.action, change.gvk, change.key) for found in findings for change in found.changes}
     actions = Counter(action for action, _, _ in changes)
-    actions[Action.DELETE] += sum(found.plan.deletes for found in findings)
+    actions[Action.DELETE] += sum(len(found.plan.obsolete) for found in findings)
     return {
         "objects": len(findings),
         **{
@@ -269,7 +272,7 @@ def _object_to_json(found: Findings) -> dict[str, Any]:
         ],
         "status": found.status and _difference(*found.status),
         "obsolete": [texts.shown(each) for each in plan.obsolete],
-        "deletes": plan.deletes,
+        "proposed": [texts.shown(each) for each in plan.proposed],
         "rejected": texts.shown(plan.rejected),
         "requeueAfterSeconds": plan.requeue_after_seconds,
         "rounds": plan.rounds,

@@ -313,7 +313,7 @@ async def plan_object(reconciles: PlannedReconciles) -> ObjectPlan:
         status_before=before,
         status_after=await reconciles.status(),
         obsolete=reconciles.pruning.texts.get("obsolete", ()),
-        deletes=reconciles.pruning.deletes,
+        proposed=reconciles.proposed,
         requeue_after_seconds=result.requeue_after_seconds,
         rounds=rounds,
         has_settled=not causes,

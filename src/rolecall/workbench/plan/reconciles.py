@@ -25,12 +25,15 @@ from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.prune.decision import PRUNES_VARIABLE, Pruning
 from rolecall.runner.prune.inventory import Inventory
+from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION
 from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
 from rolecall.runner.reconcile.pruner import PRUNE, Pruner
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
+from rolecall.runner.runs.content import contents_of, mentions
+from rolecall.runner.runs.events import PRUNE_ACTION
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.outcome import NO_RUN, Outcome
 from rolecall.runner.runs.own_writes import OwnWrites, SelfTriggers
@@ -48,6 +51,7 @@ from rolecall.workbench.plan.convergence import (
 from rolecall.workbench.plan.model import ABSENT, ObjectChange, PlanError
 from rolecall.workbench.plan.sandbox import SandboxInterceptor
 from rolecall.workbench.plan.sandbox_import import Importer
+from rolecall.workbench.plan.sandbox_sources import SourceError
 from rolecall.workbench.planned import playbook
 from rolecall.workbench.planned.journal import (
     DIRECTORY_VARIABLE,
@@ -246,7 +250,15 @@ class PlannedReconciles:
                 if notes.ended is not None and not self.stopped_at:
                     self.stopped_at = notes.ended.message.removeprefix(_COMPLETE)
             self.stopped_at = self.stopped_at or self._rejected_in(record)
+        if self.prunes and self.proposed:
+            await self._confirm()
         return result, new
+
+    async def _confirm(self) -> None:
+        """Let a person confirm what the last run proposes."""
+        client, gvk = self.context.client, self.watch.gvk
+        digest = Inventory.of(await client.get(gvk, self.key)).confirm
+        await client.patch(gvk, self.key, {"metadata": {"annotations": {CONFIRM_ANNOTATION: digest}}})
 
     def _rejected_in(self, record: RunRecord) -> str:
         """Return the task of the first request that the sandbox rejected, and the reason; empty if there is none."""
@@ -269,9 +281,16 @@ class PlannedReconciles:
         return self.recorder.records[-1].ending.pruning if self.recorder.records else Pruning()
 
     @property
+    def proposed(self) -> tuple[str, ...]:
+        """What the last run proposes to a person, without the digest: that of the cluster may be another one."""
+        how = f"; confirm with {CONFIRM_ANNOTATION}"
+        return tuple(text.partition(how)[0] for text in self.pruning.texts.get("proposed", ()))
+
+    @property
     def prunes_next(self) -> bool:
         """Whether the next run deletes what the last ones no longer name."""
-        return self.prunes and (self.pruning.again_at is not None or not self.pruning.is_stable)
+        is_due = self.pruning.again_at is not None or bool(self.proposed)
+        return self.prunes and (is_due or not self.pruning.is_stable)
 
     @property
     def requeue_causes(self) -> tuple[Cause, ...]:
@@ -315,6 +334,7 @@ class PlannedReconciles:
                 proxy=context.proxy,
                 own_writes=own_writes,
                 on_dependent=self._on_dependent,
+                pruning=frozenset() if self.pruner is None else self.pruner.pruning,
             ),
             status=StatusWriter(primaries, Readiness.of_watch(watch, default=context.settings.ready_conditions)),
             self_triggers=SelfTriggers(watch.gvk, own_writes),
@@ -327,19 +347,33 @@ class PlannedReconciles:
     async def follow_obsolete_objects(self, *, deletes: bool = False) -> None:
         """From now on, note what runs no longer name as the operator would, whose name is in the inventory.
 
-        With ``deletes``, also delete it as the operator would, but without waiting: each run is a year later.
+        With ``deletes``, also delete it as the operator would, but without waiting: each run is a year later, and a
+        person confirms each proposal at once.
         """
-        role = self.watch.content.path.stem
-        inventory = Inventory.of(await self.context.client.get(self.watch.gvk, self.key))
+        role, client = self.watch.content.path.stem, self.context.client
+        inventory = Inventory.of(await client.get(self.watch.gvk, self.key))
+        may_prune = await run_in_thread(lambda: mentions(contents_of(self.watch), PRUNE_ACTION.encode()))
         self.prunes = deletes
         self.pruner = Pruner(
             watch=self.watch,
-            primaries=Primaries(self.context.client, self.watch.gvk, self.own_writes),
+            primaries=Primaries(client, self.watch.gvk, self.own_writes),
             record_event=_write_no_event,
             identity=inventory.by if inventory.by.endswith(f"/{role}") else role,
             may_delete=lambda _key: deletes,
+            pruning={self.watch.gvk} if may_prune else set(),
             clock=_RunClock(self.recorder if deletes else InMemoryRecorder()),
         )
+        if may_prune and not deletes:
+            await self._import_named_by(inventory)
+
+    async def _import_named_by(self, inventory: Inventory) -> None:
+        """Import the objects that earlier runs have named: the planned ones may no longer name them."""
+        for each in inventory.objects:
+            try:
+                await self.context.importer.import_object(GVK(each.id.group, each.version, each.kind), each.id.key)
+            except SourceError as error:
+                text = f"{each} can't be read, so the plan doesn't show whether pruning deletes it: {error}"
+                self.assumptions[text] = None
 
     def _on_dependent(self, resource: ApiResource, _ownership: Ownership) -> None:
         self.dependents.add(resource.gvk)

@@ -153,7 +153,8 @@ class Findings:
         if self.plan.failure:
             return ExitCode.FAILED
         plan = self.plan
-        return ExitCode.DIFFERENT if self.changes or self.status or plan.obsolete or plan.rejected else ExitCode.SAME
+        has_more = plan.obsolete or plan.proposed or plan.rejected
+        return ExitCode.DIFFERENT if self.changes or self.status or has_more else ExitCode.SAME
 
     @property
     def failure(self) -> str:

@@ -22,6 +22,13 @@ def test_cleaned_object_lacks_server_fields_and_status() -> None:
     assert cleaned(pod(status={"phase": "Running"}), with_status=True)["status"] == {"phase": "Running"}
 
 
+def test_cleaned_object_lacks_the_mark_of_the_operator_but_keeps_the_word_of_the_author() -> None:
+    marked = pod() | {"metadata": {"name": "a", "annotations": {"rolecall.dev/made-for": "uid:/Pod:ns/a"}}}
+    assert cleaned(marked, with_status=False)["metadata"] == {"name": "a"}
+    opted_out = pod() | {"metadata": {"name": "a", "annotations": {"rolecall.dev/prune": "false"}}}
+    assert cleaned(opted_out, with_status=False)["metadata"] == opted_out["metadata"]
+
+
 def test_end_state_lacks_times_and_fields_set_later() -> None:
     conditions = [
         {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-24T12:00:00Z"},

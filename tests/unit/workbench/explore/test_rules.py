@@ -63,9 +63,9 @@ def test_difference_in_a_field_names_the_task_that_wrote_it_and_not_the_last_one
     assert (found.task, elsewhere.task) == (TASK, other)
 
 
-def test_remedy_of_a_role_that_prunes_is_the_option_kinds() -> None:
+def test_remedy_of_a_role_that_prunes_is_the_annotation_in_the_definition() -> None:
     found = symptom_of(Difference("Secret default/tls", found="additional"), Rule.FRESH, {}, prunes=True)
-    assert "kinds" in found.remedy
+    assert found.remedy == 'write rolecall.dev/prune: "true" into its definition'
 
 
 def test_symptoms_of_two_indexes_are_one_finding() -> None:

@@ -173,15 +173,21 @@ def test_each_unchanged_object_has_its_line() -> None:
 
 
 def test_objects_that_pruning_deletes_are_counted() -> None:
-    pruned = object_plan(obsolete=("ConfigMap ns/old: no longer named by the role, deleted after 1h",), deletes=1)
+    pruned = object_plan(obsolete=("ConfigMap ns/old: no longer named by the role, deleted after 1h",))
     found = rendered(pruned)
     assert found[0] == "Foo ns/one: 1 to delete"
     assert found[-1] == "1 object planned, 0 unchanged; 0 to create, 0 to change, 1 to delete"
     assert document(pruned)["counts"]["delete"] == 1
 
-    reported = object_plan(obsolete=("ConfigMap ns/old: no longer named by the role, not deleted",))
-    assert rendered(reported)[0] == "Foo ns/one: 1 obsolete"
-    assert rendered(reported)[-1].endswith("0 to delete")
+
+def test_objects_that_pruning_proposes_are_no_deletions() -> None:
+    text = "ConfigMap ns/old: no longer named by the role, kept, because the mode is report"
+    found = rendered(object_plan(proposed=(text,)))
+    assert found[0] == "Foo ns/one: 1 to confirm"
+    assert f"  ? {text}" in found
+    assert found[-1] == "1 object planned, 0 unchanged; 0 to create, 0 to change, 0 to delete, 1 to confirm"
+    made = document(object_plan(proposed=(text,)))
+    assert (made["counts"]["delete"], made["objects"][0]["proposed"], made["result"]) == (0, [text], "different")
 
 
 @pytest.mark.parametrize(
