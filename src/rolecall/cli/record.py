@@ -7,7 +7,7 @@ line on standard error gives the reason, and the exit code is that of its ``Reco
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 from rolecall.kube.json_values import with_texts
 from rolecall.kube.quantities import format_duration
 from rolecall.runner.record.reader import (
+    MANIFESTS,
     RecordError,
     StoredRecord,
     UnreadableRecordError,
@@ -133,9 +134,23 @@ def rendered(record: StoredRecord, *, is_colored: bool = False) -> Iterator[str]
     yield from (f"  {line}" for failure in end["failures"] for line in failure.splitlines())
     if end["requeueAfterSeconds"] is not None:
         yield f"  runs again in {format_duration(end['requeueAfterSeconds'])}"
+    yield from _prune_lines(end.get("prune") or {})
     if end["status"] is not None:
         yield "  status:"
         yield from (f"    {line}" for line in as_yaml(end["status"]))
+
+
+def _prune_lines(prune: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what prune did, and the manifests of what it deleted."""
+    for name in (each for each in prune if each != MANIFESTS):
+        yield f"  {'prune' if name == 'reasons' else name}:"
+        yield from (f"    {text}" for text in prune[name])
+    manifests = prune.get(MANIFESTS) or ()
+    if manifests:
+        yield "  manifests of the deleted objects:"
+    for manifest in manifests:
+        yield "    ---"
+        yield from (f"    {line}" for line in as_yaml(manifest))
 
 
 def _request_lines(requests: Iterable[TimelineRequest], paint: Callable[[str, str], str]) -> Iterator[str]:

@@ -5,17 +5,17 @@ Records are masked and read back in a thread, and cached for a while, because th
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from rolecall.kube.references import ObjectKey
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.dashboard.objects import replica_view
 from rolecall.runner.dashboard.sources import Kind, Sources
-from rolecall.runner.dashboard.views import RunView
-from rolecall.runner.record.reader import StoredRecord, read_text
+from rolecall.runner.dashboard.views import ManifestView, RunView
+from rolecall.runner.record.reader import MANIFESTS, StoredRecord, read_text
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.timeline import TimelineRequest, as_yaml, timeline_of
 from rolecall.system.blocking_work import run_in_thread
@@ -33,6 +33,7 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
     head, end, watch = record.head, record.end, record.head["watch"]
     metadata = head["object"].get("metadata", {})
     lines = sources.recorder.history.of(kind.gvk, ObjectKey.of_object(head["object"]))
+    prune: Mapping[str, Any] = end.get("prune") or {}
     tasks, rest = timeline_of(replace(record, exchanges=record.exchanges[:MAX_REQUESTS]))
     return RunView(
         replica=replica_view(sources),
@@ -50,13 +51,19 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
         is_finalizing=bool(head["finalizing"]),
         is_complete=bool(end["complete"]),
         requeue_after_seconds=end["requeueAfterSeconds"],
-        prune={name: tuple(texts) for name, texts in end.get("prune", {}).items()},
+        prune={name: tuple(texts) for name, texts in prune.items() if name != MANIFESTS},
+        manifests=tuple(map(_manifest, prune.get(MANIFESTS, ()))),
         failures=tuple(end["failures"]),
         status=cut_lines(as_yaml(end["status"])) if end["status"] else (),
         tasks=tuple(replace(task, requests=tuple(map(_shortened, task.requests))) for task in tasks[:MAX_TASKS]),
         other_requests=tuple(map(_shortened, rest)),
         left_out=max(0, len(record.exchanges) - MAX_REQUESTS),
     )
+
+
+def _manifest(obj: RawObject) -> ManifestView:
+    title = f"{obj.get('kind', '')} {ObjectKey.of_object(obj)}"
+    return ManifestView(title, cut_lines(as_yaml(obj)))
 
 
 def _shortened(request: TimelineRequest) -> TimelineRequest:

@@ -221,7 +221,8 @@ class ClusterView:
     """What the API server returned about an object when its page was opened.
 
     ``trouble`` is why it is older than the page, ``notes`` are what is missing and why. ``spec`` are lines of YAML.
-    ``knows_owned`` is whether ``owned`` has all owned objects; if not, the object may own others.
+    ``knows_owned`` is whether ``owned`` has all owned objects; if not, the object may own others. ``obsolete`` are the
+    objects that prune deletes without asking, ``proposed`` those that a person confirms with the command ``confirm``.
     """
 
     as_of: float | None = None
@@ -231,6 +232,9 @@ class ClusterView:
     knows_owned: bool = False
     events: tuple[EventView, ...] = ()
     spec: tuple[str, ...] = ()
+    obsolete: tuple[str, ...] = ()
+    proposed: tuple[str, ...] = ()
+    confirm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +246,20 @@ class CommandView:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionView:
+    """A run by its ID, and how many objects prune has deleted after it."""
+
+    run: str
+    started: float
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectView:
-    """One object; ``failures`` are the whole messages of its last run, from the record, in which secrets are masked."""
+    """One object; ``failures`` are the whole messages of its last run, from the record, in which secrets are masked.
+
+    ``deletions`` are those after its recorded runs, the newest first.
+    """
 
     replica: ReplicaView
     row: RowView
@@ -261,7 +277,16 @@ class ObjectView:
     triggers: tuple[TriggerView, ...]
     more_reads: int
     """The number of reads that are left out of ``triggers``."""
+    deletions: tuple[DeletionView, ...] = ()
     cluster: ClusterView = field(default_factory=ClusterView)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestView:
+    """A deleted object, and the lines of its manifest as YAML."""
+
+    title: str
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +311,10 @@ class RunView:
     is_complete: bool
     requeue_after_seconds: float | None
     prune: Mapping[str, tuple[str, ...]]
-    """What is obsolete, what was deleted, and the reasons why something wasn't."""
+    """What is obsolete, proposed, or was deleted, and the reasons why something wasn't."""
+
+    manifests: tuple[ManifestView, ...]
+    """The deleted objects."""
 
     failures: tuple[str, ...]
     status: tuple[str, ...]

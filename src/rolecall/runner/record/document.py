@@ -21,10 +21,14 @@ from urllib.parse import parse_qsl
 from rolecall.kube.bodies import MAX_INSPECTED_BYTES, decode, decompress
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.quantities import time_text
+from rolecall.kube.references import RawObject
+from rolecall.runner.proxy.made_for import with_mark
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import Exchange
-from rolecall.runner.record.reader import FORMAT, Line, digest_of, to_line
+from rolecall.runner.prune.decision import Pruning
+from rolecall.runner.record.reader import FORMAT, MANIFESTS, Line, digest_of, to_line
 from rolecall.runner.record.run_record import KeptExchange, RunRecord, TaskRecord
+from rolecall.runner.record.timeline import without_server_fields
 from rolecall.runner.secrets.mask import Mask
 from rolecall.runner.secrets.values import (
     add_words,
@@ -60,6 +64,7 @@ _WORDS: Final = frozenset(
     {
         *("api", "apis", "namespaces", "json", "lines", "text", "base64", "discovery", "omitted", "contentType"),
         *("item", "result", "message", *_OF_WATCH, "vars", "finalizer", "allowVariables", "status"),
+        *("reasons", "obsolete", "proposed", "deleted", MANIFESTS),
     }
 )
 """Words of the format and of paths."""
@@ -151,6 +156,15 @@ def content_of(body: bytes, content_type: str, *, is_secret: bool) -> Content:
         return {"text": body.decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(body).decode()}
+
+
+def manifest_of(obj: RawObject) -> RawObject:
+    """Return a deleted object as ``kubectl apply`` creates it again: without its status and what the server sets.
+
+    It loses its mark too, so that prune never deletes the new object.
+    """
+    content = {name: value for name, value in without_server_fields(obj).items() if name != "status"}
+    return with_mark(content, None)
 
 
 class _Lines:
@@ -245,12 +259,20 @@ class _Lines:
             "stats": dict(run.stats),
             "status": None if ending.status is None else dict(ending.status),
             "requeueAfterSeconds": ending.requeue_after_seconds,
-            "prune": {name: list(texts) for name, texts in ending.pruning.texts.items() if texts},
+            "prune": self._prune(ending.pruning),
             "seconds": round(run.duration_seconds, 3),
             "complete": record.is_complete,
             "exchanges": len(record.exchanges),
             "tasks": len(record.tasks),
         }
+
+    def _prune(self, pruning: Pruning) -> dict[str, list[Any]]:
+        """Return what pruning did, with the manifests of what it deleted."""
+        manifests = [
+            mask_body(self.mask, manifest_of(each), _NO_REQUEST, is_hidden=False) for each in pruning.manifests
+        ]
+        texts = {name: list(texts) for name, texts in pruning.texts.items() if texts}
+        return texts | ({MANIFESTS: manifests} if manifests else {})
 
     def _content(self, exchange: Exchange, name: str, body: bytes, content_type: str) -> Content:
         info, is_hidden = exchange.info, self._is_hidden(exchange)

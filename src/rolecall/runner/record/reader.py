@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Final
 FORMAT: Final = 1
 """The version of the format. A reader rejects newer ones."""
 
+MANIFESTS: Final = "manifests"
+"""The field of ``prune`` in the end of a record with the deleted objects; the other ones have texts."""
+
 Line = dict[str, Any]
 _START: Final = '{"type":"head"'
 _AGAIN: Final = "copy it again from its origin"

@@ -113,6 +113,23 @@ async def test_run_shows_what_was_pruned(shown: Shown) -> None:
     assert "<dt>Prune: reasons</dt><dd>why not</dd>" in text
 
 
+async def test_run_shows_the_manifests_of_deleted_objects_with_secrets_masked(shown: Shown) -> None:
+    encoded = base64.b64encode(PLANTED.encode()).decode()
+    metadata = {"name": "old", "namespace": "ns", "uid": "u", "annotations": {"note": HOSTILE}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "status": {}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"password": encoded}}
+    pruning = Pruning(texts={"deleted": ("Service ns/old", "Secret s")}, manifests=(service, secret))
+    shown.add_run(shown.bench.tell(THING), ending=Ending("succeeded", Outcome("successful"), pruning=pruning))
+    one, two = (await shown.json(RUN))["manifests"]
+    assert (one["title"], two["title"]) == ("Service ns/old", "Secret s")
+    assert "kind: Service" in one["lines"]
+    assert not any("uid" in line or "status" in line for line in one["lines"])
+    _, text = await shown.get(RUN)
+    assert "<summary>Service ns/old</summary>" in text
+    assert not [each for each in (PLANTED, encoded, HOSTILE) if each in text]
+    check_policy(text)
+
+
 async def test_run_has_requests_by_task_and_writes_as_diffs(failed: Shown) -> None:
     view = await failed.json(RUN)
     assert [task["name"] for task in view["tasks"]] == ["Write", "Fail"]
