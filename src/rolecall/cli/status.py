@@ -51,6 +51,7 @@ _MAX_NAMED: Final = 3
 _MAX_PROBLEMS: Final = 10
 """Without a watches file, the kinds are those of the cluster, and users may list few of them."""
 
+_MAX_PROPOSALS: Final = 10
 _GAP: Final = "  "
 _FIT: Final = (
     (_MESSAGE, 16),
@@ -177,6 +178,7 @@ def lines_of(fleet: "Fleet", now: float, zone: tzinfo, width: int) -> Iterator[L
     if fleet.groups:
         yield Line("")
     yield from _table(fleet.objects, now, width)
+    yield from _proposals(fleet.objects, width)
 
 
 def _summary(fleet: "Fleet") -> str:
@@ -210,6 +212,25 @@ def _table(objects: "Sequence[FleetObject]", now: float, width: int) -> Iterator
         cells = [_cut(row[number] or "-" * (number != _MESSAGE), widths[number]) for number in used]
         padded = [cell.ljust(widths[number]) for number, cell in zip(used, cells, strict=True)]
         yield Line(_GAP.join(padded).rstrip(), style)
+
+
+def _proposals(objects: "Sequence[FleetObject]", width: int) -> Iterator[Line]:
+    """Yield the deletions that prune proposes, each with the command that confirms it, which isn't wrapped."""
+    found = [(each.state, each.proposal) for each in objects if each.proposal is not None]
+    if not found:
+        return
+    yield Line("")
+    of = "1 object waits" if len(found) == 1 else f"{len(found)} objects wait"
+    yield from (Line(text, "yellow") for text in _wrapped(f"{of} for a person to confirm deletions:", width))
+    for state, proposal in found[:_MAX_PROPOSALS]:
+        names = [str(each) for each in proposal.objects[:_MAX_NAMED]]
+        more = f" and {len(proposal.objects) - _MAX_NAMED} more" if len(proposal.objects) > _MAX_NAMED else ""
+        count = f"{len(proposal.objects)} {'object' if len(proposal.objects) == 1 else 'objects'}"
+        text = f"{state.gvk.kind} {state.key} no longer needs {count}: {', '.join(names)}{more}"
+        yield from (Line(line) for line in _wrapped(_one_line(text), width))
+        yield Line(f"{_GAP}{printable(proposal.command(state.gvk, state.key))}")
+    if (left := len(found) - _MAX_PROPOSALS) > 0:
+        yield from (Line(text) for text in _wrapped(f"and {left} more, see --output json", width))
 
 
 def _fit(widths: list[int], used: list[int], width: int) -> None:
@@ -284,7 +305,17 @@ def _object(each: "FleetObject") -> dict[str, Any]:
         "since": _time(state.since),
         "created": _time(each.created),
         "nextRun": _time(each.next_run),
+        "proposal": _proposal(each),
     }
+
+
+def _proposal(each: "FleetObject") -> dict[str, Any] | None:
+    """Return the deletions that wait for a person."""
+    if each.proposal is None:
+        return None
+    objects = [{**_kind(GVK(obj.id.group, obj.version, obj.kind)), **_key(obj.id.key)} for obj in each.proposal.objects]
+    command = each.proposal.command(each.state.gvk, each.state.key)
+    return {"objects": objects, "confirm": each.proposal.confirm, "command": command}
 
 
 def _kind(gvk: GVK) -> dict[str, str]:

@@ -22,6 +22,7 @@ from rolecall.kube.readiness import Readiness, verdict_on
 from rolecall.kube.references import GVK, ObjectKey, RawObject, plural_of
 from rolecall.runner.config.watches import WatchedKind
 from rolecall.runner.reconcile.context import PERIOD_ANNOTATION
+from rolecall.runner.reconcile.proposals import Proposal, proposal_of
 from rolecall.runner.reconcile.status import (
     FAILURE,
     REFRESH_AFTER,
@@ -52,12 +53,14 @@ _STATES: Final = {
 class FleetObject:
     """An object's state, when it was created, and when its next run is due at the latest, if this is known.
 
-    Times are in seconds since the epoch. A next run in the past is overdue: no operator seems to run.
+    Times are in seconds since the epoch. A next run in the past is overdue: no operator seems to run. ``proposal`` are
+    the deletions that prune proposes to a person.
     """
 
     state: ObjectState
     created: float | None = None
     next_run: float | None = None
+    proposal: Proposal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,7 @@ def object_of(obj: RawObject, kind: WatchedKind, now: float) -> FleetObject:
         verdict = verdict_on(kind.gvk, obj, now)
         state = replace(state, state=_STATES[verdict.readiness], reason=verdict.reason, message=verdict.message)
     due = _next_run(obj, kind, now) if state.state is State.READY else None
-    return FleetObject(state, None if created is None else created.timestamp(), due)
+    return FleetObject(state, None if created is None else created.timestamp(), due, proposal_of(obj))
 
 
 def _next_run(obj: RawObject, kind: WatchedKind, now: float) -> float | None:

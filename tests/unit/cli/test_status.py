@@ -16,6 +16,8 @@ from rolecall.kube.failures import ObjectState, State, failures_of, groups_of
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.watches import WatchedKind
 from rolecall.runner.fleet import Fleet, FleetObject, Problem
+from rolecall.runner.reconcile.proposals import Proposal
+from tests.unit.runner.reconcile.test_proposals import entry
 
 TEAM = GVK("example.com", "v1", "Team")
 SITE = GVK("example.com", "v1", "Site")
@@ -224,3 +226,52 @@ def test_json_has_whole_messages(reads: Reads, capsys: pytest.CaptureFixture[str
     first, *_, audit, _ = document["objects"]
     assert (first["message"], first["since"], first["nextRun"]) == (MESSAGE, "2026-11-28T07:42:00Z", None)
     assert (audit["state"], audit["nextRun"]) == ("ready", "2026-11-28T16:03:00Z")
+
+
+COMMAND = "kubectl annotate --overwrite team.example.com one -n shop rolecall.dev/confirm-prune=0123456789abcdef"
+
+
+def proposing(name: str, *names: str) -> FleetObject:
+    """Return an object whose role no longer names these Services."""
+    objects = tuple(entry(each) for each in names)
+    return team(name, namespace="shop", proposal=Proposal(objects, "0123456789abcdef"))
+
+
+@pytest.mark.parametrize(
+    ("names", "listed"),
+    [
+        ("a", "1 object: Service ns/a"),
+        ("abc", "3 objects: Service ns/a, Service ns/b, Service ns/c"),
+        ("abcde", "5 objects: Service ns/a, Service ns/b, Service ns/c and 2 more"),
+    ],
+)
+def test_proposed_deletions_are_below_the_table_with_the_command(names: str, listed: str) -> None:
+    *_, heading, first, command = text_of(fleet_of(proposing("one", *names), team("two")))
+    assert heading == "1 object waits for a person to confirm deletions:"
+    assert first == f"Team shop/one no longer needs {listed}"
+    assert command == f"  {COMMAND}"
+
+
+def test_command_is_whole_in_a_narrow_terminal() -> None:
+    assert text_of(fleet_of(proposing("one", *"abcdef")), 40)[-1] == f"  {COMMAND}"
+
+
+def test_only_some_proposals_are_shown_as_text() -> None:
+    lines = text_of(fleet_of(*(proposing(f"one-{number}", "a") for number in range(12))))
+    assert lines[-1] == "and 2 more, see --output json"
+    assert sum("kubectl annotate" in line for line in lines) == 10
+
+
+def test_forged_names_in_a_proposal_are_escaped() -> None:
+    assert "\x1b" not in "\n".join(text_of(fleet_of(proposing("one", "a\x1b[2Jb"))))
+
+
+def test_json_has_all_proposed_objects_and_the_command(reads: Reads, capsys: pytest.CaptureFixture[str]) -> None:
+    reads(fleet_of(proposing("one", *"abcde"), team("two")))
+    assert main(["status", "-o", "json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)["objects"]
+    assert two["proposal"] is None
+    assert (one["proposal"]["confirm"], one["proposal"]["command"]) == ("0123456789abcdef", COMMAND)
+    first, *others = one["proposal"]["objects"]
+    assert first == {"apiVersion": "v1", "kind": "Service", "namespace": "ns", "name": "a"}
+    assert len(others) == 4

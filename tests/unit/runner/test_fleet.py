@@ -17,6 +17,7 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.watches import WatchedKind
 from rolecall.runner.fleet import is_kind, object_of, read_fleet, served_kinds
 from tests.unit.kube.conftest import serving
+from tests.unit.runner.reconcile.test_proposals import entry, primary
 
 TEAM = GVK("example.com", "v1", "Team")
 SITE = GVK("example.com", "v1", "Site")
@@ -227,6 +228,15 @@ def test_state_of_a_kind_whose_status_the_operator_does_not_write_is_its_own() -
     kind = WatchedKind(GVK("apps", "v1", "ReplicaSet"), manage_status=False)
     state = object_of(raw, kind, NOW).state
     assert (state.gvk, state.state) == (kind.gvk, State.NOT_READY)
+
+
+@pytest.mark.parametrize("conditions", [[SUCCESSFUL], [FAILED]])
+def test_proposed_deletions_are_read_from_the_inventory(conditions: list[dict[str, Any]]) -> None:
+    annotations = primary(entry("a"), proposed="a")["metadata"]["annotations"]
+    found = object_of(obj("Team", "one", *conditions, annotations=annotations), WatchedKind(TEAM), NOW)
+    assert found.proposal is not None
+    assert [str(each) for each in found.proposal.objects] == ["Service ns/a"]
+    assert object_of(obj("Team", "one", *conditions), WatchedKind(TEAM), NOW).proposal is None
 
 
 @pytest.mark.parametrize("text", ["Team", "team", "teams", "teams.example.com", "Team.v1.example.com"])

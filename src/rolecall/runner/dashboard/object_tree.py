@@ -32,6 +32,7 @@ from rolecall.runner.dashboard.views import ClusterView, EventView, OwnedView
 from rolecall.runner.proxy.ownership import Owner, ownership_of
 from rolecall.runner.prune.inventory import Inventory
 from rolecall.runner.reconcile.kubernetes_events import EVENT
+from rolecall.runner.reconcile.proposals import proposal_of
 from rolecall.runner.record.timeline import as_yaml, seconds_of
 from rolecall.runner.secrets.mask import Mask
 from rolecall.system.blocking_work import run_in_thread
@@ -106,7 +107,21 @@ class _Reading:
         events = sorted(map(self._event, raw), key=lambda each: each.last, reverse=True)[:MAX_EVENTS]
         owned = await self._owned(self.kind.gvk, obj)
         as_of = self.views.sources.manager.clock.now()
-        return ClusterView(as_of, "", tuple(self.notes), owned, knows_owned, tuple(events), cut_lines(spec))
+        found = ClusterView(as_of, "", tuple(self.notes), owned, knows_owned, tuple(events), cut_lines(spec))
+        return self._with_obsolete(found, obj)
+
+    def _with_obsolete(self, view: ClusterView, root: RawObject) -> ClusterView:
+        """Return a view with what prune deletes later, or proposes to a person."""
+        proposal, inventory = proposal_of(root), Inventory.of(root)
+        proposed = proposal.objects if proposal is not None else ()
+        # Until the set is stable, it isn't known whether a person must confirm.
+        later = [each for each in inventory.obsolete if each not in proposed and each.seen and inventory.stable]
+        return replace(
+            view,
+            obsolete=tuple(self.redact(str(each)) for each in later[:MAX_OBJECTS]),
+            proposed=tuple(self.redact(str(each)) for each in proposed[:MAX_OBJECTS]),
+            confirm=proposal.command(self.kind.gvk, self.key) if proposal is not None else "",
+        )
 
     async def _request(self, gvk: GVK, namespace: str, name: str = "", **query: str) -> RawObject:
         """Return an object or a list. Raise KubeError, or TimeoutError at the end of the time for a view."""

@@ -13,12 +13,13 @@ from operator import itemgetter
 from typing import Final
 
 from rolecall.kube.failures import Failure, FailureGroup, common_message, groups_of, seconds_of
-from rolecall.kube.references import GVK
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.watches import ReferenceType
 from rolecall.runner.dashboard.commands import Place, commands_for, commands_for_run, port_forward
 from rolecall.runner.dashboard.sources import CERTAINLY_BAD, Kind, ObjectNote, Sources, condition_of
 from rolecall.runner.dashboard.views import (
     Condition,
+    DeletionView,
     GroupView,
     KindView,
     ListView,
@@ -333,7 +334,14 @@ def object_view(sources: Sources, kind: Kind, note: ObjectNote, last: StoredReco
         runs=lines,
         triggers=tuple(_triggers(kind, reads[:MAX_READS])),
         more_reads=max(0, len(reads) - MAX_READS),
+        deletions=tuple(_deletions(sources, kind, note.key)),
     )
+
+
+def _deletions(sources: Sources, kind: Kind, key: ObjectKey) -> Iterator[DeletionView]:
+    for record in reversed(sources.recorder.memory.runs(kind.gvk, key)):
+        if deleted := record.ending.pruning.texts.get("deleted"):
+            yield DeletionView(record.ident, record.started.timestamp(), len(deleted))
 
 
 def _run_to_explain(lines: tuple[RunLine, ...]) -> str:

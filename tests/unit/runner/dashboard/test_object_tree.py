@@ -17,11 +17,12 @@ from kubernetes.aio.client import Configuration
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.dashboard import object_tree
-from rolecall.runner.dashboard.html import object_path
+from rolecall.runner.dashboard.html import object_path, run_path
 from rolecall.runner.dashboard.object_tree import MASKED, MAX_OBJECTS, NO_MASK, ClusterViews
 from rolecall.runner.dashboard.runs import RecordCache
 from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
+from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject
 from rolecall.runner.prune.observations import ObjectId
 from rolecall.runner.record.run_record import Ending
@@ -32,6 +33,7 @@ from tests.unit.runner.dashboard.conftest import OPEN, Shown
 from tests.unit.runner.dashboard.test_html import HOSTILE, Elements, check_policy
 from tests.unit.runner.proxy.api_server import ALL_VERBS, DISCOVERY, ApiServer
 from tests.unit.runner.proxy.conftest import api_server
+from tests.unit.runner.reconcile.test_proposals import entry, primary
 from tests.unit.runner.record.records import exchange
 
 __all__ = ["api_server"]
@@ -330,7 +332,7 @@ async def test_inventory_names_owned_objects_after_a_restart_and_no_others(clust
     cluster_of_one.add(CONFIG_MAP, "foreign", "", is_known=False)
     absent = {"kind": "Status", "reason": "NotFound", "details": {"name": "deleted"}}
     cluster_of_one.api.respond("GET", "/api/v1/namespaces/default/configmaps/deleted", absent, 404)
-    annotations = {INVENTORY_ANNOTATION: Inventory("", objects, "web").to_text()}
+    annotations = {INVENTORY_ANNOTATION: Inventory(objects=objects, by="web").to_text()}
     obj = cluster_of_one.add(THING, "one", "", spec={"size": 1}, metadata={"annotations": annotations})
     cluster_of_one.shown.add_run(obj, ending=Ending("failed", Outcome("failed")))
     view = await cluster_of_one.view()
@@ -465,3 +467,41 @@ async def test_long_message_is_one_line_with_the_whole_text_on_demand(cluster_of
     page = await cluster_of_one.page()
     assert f"<summary><bdi>{f'No: {message}'[:200]}</bdi></summary>" in page
     assert f"<p><bdi>No: {message}</bdi></p></details>" in page
+
+
+async def test_page_shows_proposed_deletions_with_the_command_that_confirms_them(cluster_of_one: Cluster) -> None:
+    metadata = primary(entry("a", asks=True), entry(HOSTILE), entry("kept", since=0), proposed="a", stable="s")[
+        "metadata"
+    ]
+    cluster_of_one.add(THING, "one", "", metadata={"annotations": metadata["annotations"]})
+    view = await cluster_of_one.view()
+    assert (view["proposed"], view["obsolete"]) == (["Service ns/a"], [f"Service ns/{HOSTILE}"])
+    assert view["confirm"].startswith(
+        "kubectl annotate --overwrite thing.test.rolecall.dev one -n default rolecall.dev/"
+    )
+    page = await cluster_of_one.page()
+    assert f">{view['confirm']}<" in page
+    assert HOSTILE not in page
+    check_policy(page)
+
+
+async def test_page_shows_nothing_as_obsolete_before_it_is_known_whether_a_person_must_confirm(
+    cluster_of_one: Cluster,
+) -> None:
+    metadata = primary(entry("a"), proposed="")["metadata"]
+    cluster_of_one.add(THING, "one", "", metadata={"annotations": metadata["annotations"]})
+    view = await cluster_of_one.view()
+    assert (view["proposed"], view["obsolete"], view["confirm"]) == ([], [], "")
+    assert "No longer needed" not in await cluster_of_one.page()
+
+
+async def test_page_names_the_runs_that_deleted_something(cluster_of_one: Cluster) -> None:
+    obj = cluster_of_one.shown.bench.tell(THING)
+    for ident, deleted in (("1", ("Service ns/a", "Service ns/b")), ("2", ())):
+        ending = Ending("succeeded", Outcome("successful"), pruning=Pruning(texts={"deleted": deleted}))
+        cluster_of_one.shown.add_run(obj, ident=ident, ending=ending)
+    [deletion] = (await cluster_of_one.shown.json(PATH))["deletions"]
+    assert (deletion["run"], deletion["objects"]) == ("1", 2)
+    page = await cluster_of_one.page()
+    assert "2 objects were deleted after the" in page
+    assert f'href="{run_path(kind_id(THING), "default", "one", "1")}"' in page
