@@ -12,14 +12,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.cluster import Cluster, Document
 from tests.guides import ShownFile, Step, guide, parts
 from tests.integration.shell import clone
 from tests.outcomes import Done, check, done
+from tests.support.prometheus import evaluate, find_promtool, samples, series
 
 PAGE = guide("docs/tutorials/team.md")
 MARK = "--- ended with "
@@ -29,12 +32,27 @@ FIRST_IMAGE, SECOND, THIRD = (
     for version in (1, 2, 3)
 )
 EDIT = """kubectl patch team t03 --type=merge --patch '{"spec": {"isolated": false}}'"""
+METRICS = 'kubectl get --raw "/api/v1/namespaces/teams-system/pods/$pod:8443/proxy/metrics"'
+FAILING = f"{METRICS} | grep '^ansible_operator_failing_objects'"
+SERVICES = "kubectl -n teams-system get services -l app.kubernetes.io/name=teams -o json"
 KINDS = "namespaces,resourcequotas,networkpolicies,rolebindings,secrets"
 GROUP = "platform.example.com/group"
+GVK = "platform.example.com/v1, Kind=Team"
+ALERT = "OperatorObjectsFail"
+FIRED = {
+    "exp_labels": {"severity": "warning", "namespace": "teams-system", "GVK": GVK},
+    "exp_annotations": {
+        "summary": "Objects of a kind can't be reconciled.",
+        "description": f"For 15 minutes, the last run of 10 objects has failed ({GVK}). "
+        "The condition Failure of each object names the task and the reason.",
+    },
+}
 TEAMS = [f"t{number:02}" for number in range(1, 31)]
 OWN_OF_THE_SERVER = ("resourceVersion", "managedFields", "generation")
 MAX_SECONDS = 1700.0
 """Less than the time limit of pytest, so that a failure shows what was printed."""
+
+pytestmark = pytest.mark.timeout(2400)  # includes the images, if a test here is the first
 
 
 class Session:
@@ -127,23 +145,44 @@ def differences(one: object, other: object, path: str = "") -> Iterator[str]:
         yield f"{path}: {other}"
 
 
-@pytest.mark.timeout(2400)  # includes the images, if this test is the first
-def test_every_command_of_the_page_ends_and_prints_as_the_page_says(
-    cluster: Cluster, runner_image: str, tmp_path: Path
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What the page has left: its commands' results, the project, dumps of objects, and metrics at the step about them.
+
+    ``services`` has the Services of the operator, by which Prometheus finds the metrics.
+    """
+
+    done: Sequence[Done]
+    project: Path
+    dumps: Mapping[str, Path]
+    metrics: Path
+    services: Path
+
+
+@pytest.fixture(scope="module")
+def finished(cluster: Cluster, runner_image: str, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Do what the page says."""
     assert runner_image
-    dumps = {name: tmp_path / f"{name}.json" for name in ("first", "second", "back")}
+    directory = tmp_path_factory.mktemp("team")
+    metrics, services = directory / "metrics", directory / "services.json"
+    dumps = {name: directory / f"{name}.json" for name in ("first", "second", "back")}
     dump = {name: f"kubectl get {KINDS} -A -o json >{file}" for name, file in dumps.items()}
     hidden = {
-        INIT: f"mkdir {tmp_path}/empty; cd {tmp_path}/empty",
+        INIT: f"mkdir {directory}/empty; cd {directory}/empty",
         FIRST_IMAGE: f"export KUBECONFIG={cluster.environment.kubeconfig}",
         SECOND: dump["first"],
         THIRD: dump["second"],
+        FAILING: f"{METRICS} >{metrics}; {SERVICES} >{services}",
         EDIT: dump["back"],
     }
-    check(PAGE, Session(cluster, tmp_path).do(list(parts(PAGE.text)), hidden))
+    results = Session(cluster, directory).do(list(parts(PAGE.text)), hidden)
+    return Finished(results, directory / "empty/teams", dumps, metrics, services)
 
-    first, second, back = (contents(file) for file in dumps.values())
+
+def test_every_command_of_the_page_ends_and_prints_as_the_page_says(finished: Finished) -> None:
+    check(PAGE, finished.done)
+
+    first, second, back = (contents(file) for file in finished.dumps.values())
     assert {name: list(differences(first[name], second[name])) for name in first if first[name] != second[name]} == {
         f"ResourceQuota team-{name}/team": [".spec.hard.requests.storage: 50Gi"] for name in TEAMS
     }, "the plan of version 2 has announced one line for each Team, and nothing else"
@@ -151,3 +190,26 @@ def test_every_command_of_the_page_ends_and_prints_as_the_page_says(
     assert {name: list(differences(second[name], back[name])) for name in back if second[name] != back[name]} == {
         f"Namespace /team-{name}": [f".metadata.annotations.{GROUP}: developers"] for name in TEAMS if int(name[1:]) % 3
     }, "version 3 has left the annotations that the page names"
+
+
+def test_the_alert_of_the_page_fires_after_15_minutes_and_no_other(finished: Finished, tmp_path: Path) -> None:
+    """Prometheus's promtool evaluates the project's alerts, for metrics that stay as they were at that step."""
+    rules = yaml.safe_load((finished.project / "deploy/components/monitoring/alerts.yaml").read_text())["spec"]
+    names = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    assert ALERT in names
+    assert f"`{ALERT}`" in PAGE.text
+    (service,) = json.loads(finished.services.read_text())["items"]
+    target = {"job": service["metadata"]["name"], "namespace": service["metadata"]["namespace"], "pod": "leader"}
+    metrics = samples(finished.metrics.read_text())
+    own = [name for name in metrics if name.startswith(("ansible_operator_", "leader_election_"))]
+    test = {
+        "input_series": [series(name, target, f"{metrics[name]}+0x15") for name in own],
+        "alert_rule_test": [
+            *({"eval_time": "14m", "alertname": name, "exp_alerts": []} for name in names),
+            *(
+                {"eval_time": "15m", "alertname": name, "exp_alerts": [FIRED] if name == ALERT else []}
+                for name in names
+            ),
+        ],
+    }
+    evaluate(find_promtool(), tmp_path, rules, test)

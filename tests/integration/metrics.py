@@ -3,6 +3,7 @@
 import aiohttp
 
 from tests.integration.operators import Operator
+from tests.support.prometheus import samples
 
 
 def port_of(operator: Operator, message: str) -> int:
@@ -14,5 +15,4 @@ async def read(session: aiohttp.ClientSession, operator: Operator) -> dict[str, 
     """Return the metrics of an operator by series, as they are written."""
     async with session.get(f"http://127.0.0.1:{port_of(operator, 'Serving metrics')}/metrics") as response:
         assert response.status == 200
-        lines = (await response.text()).splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+        return samples(await response.text())

@@ -1,13 +1,11 @@
 """The component monitoring: Prometheus accepts its alerts, and they fire for an operator that fails, and for no other.
 
 promtool evaluates the alerts for the metrics of a real operator: those of a healthy one, and those after a failure, as
-if it continued. promtool and the CRDs of the Prometheus Operator aren't part of this project; ``.ci/run`` installs them
-and sets ``REQUIRE_PROMETHEUS``, so that CI never skips these tests.
+if it continued.
 """
 
 import contextlib
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -27,10 +25,12 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.metrics import read
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.shared import Role, Shared
+from tests.support.prometheus import evaluate, find_promtool, program, series
 from tests.support.world import TIMEOUT_SECONDS, World, eventually
 
 ALERTS = yaml.safe_load((PROJECT / "deploy/components/monitoring/alerts.yaml").read_text())["spec"]
 MINUTES = 40
+TARGET = {"job": "rolecall-metrics", "namespace": "shop", "pod": "one"}
 SHARED = Shared(
     {
         "failing": Role("- ansible.builtin.fail: {msg: as asked}\n"),
@@ -50,19 +50,9 @@ FAILING, ENDLESS, SLOW, HUNGRY = (str(SHARED.gvk(name)) for name in SHARED.roles
 Scrape = Mapping[str, float]
 
 
-def program(found: str | None, name: str) -> Path:
-    """Return the path of a part of Prometheus, or skip the test, but not in CI."""
-    if found is None or not Path(found).exists():
-        missing = f"{name} is missing: .ci/run shows how to install it"
-        if os.environ.get("REQUIRE_PROMETHEUS"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return Path(found)
-
-
 @pytest.fixture(scope="module")
 def promtool() -> Path:
-    return program(shutil.which("promtool"), "promtool, which evaluates the alerts,")
+    return find_promtool()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +163,13 @@ def assert_firing(
 
     The metrics change after five minutes, and then stay as they are. Only the age of a waiting request grows.
     """
-    series = []
+    inputs = []
     for name, end in after.items():
         if not name.startswith(("leader_election_", "ansible_operator_")):
             continue
         growth = 60 if name.startswith("ansible_operator_oldest_waiting") and end > 0 else 0
         start = "_x5" if name not in before else f"{before[name]}+0x4"
-        family, _, labels = name.rstrip("}").partition("{")
-        target = ['job="rolecall-metrics"', 'namespace="shop"', 'pod="one"', *filter(None, [labels])]
-        series.append({"series": f"{family}{{{','.join(target)}}}", "values": f"{start} {end}+{growth}x{MINUTES}"})
-    (directory / "rules.yaml").write_text(yaml.safe_dump(ALERTS))
+        inputs.append(series(name, TARGET, f"{start} {end}+{growth}x{MINUTES}"))
     samples = [
         {"labels": "{" + ",".join(f'{key}="{each[key]}"' for key in each) + "}", "value": 1} for each in expected
     ]
@@ -192,15 +179,7 @@ def assert_firing(
         "eval_time": f"{MINUTES}m",
         "exp_samples": samples,
     }
-    suite = {
-        "rule_files": ["rules.yaml"],
-        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [test]}],
-    }
-    (directory / "test.yaml").write_text(yaml.safe_dump(suite))
-    done = subprocess.run(
-        [promtool, "test", "rules", "test.yaml"], cwd=directory, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    evaluate(promtool, directory, ALERTS, {"input_series": inputs, "promql_expr_test": [test]})
 
 
 def test_promtool_accepts_the_rules(promtool: Path, tmp_path: Path) -> None:
