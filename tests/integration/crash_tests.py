@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -32,7 +31,7 @@ from rolecall.workbench.crashtest.tester import CrashTester, CrashTestRequest, o
 from rolecall.workbench.crashtest.write_log import WriteLog
 from rolecall.workbench.plan.model import PlanRequest
 from rolecall.workbench.plan.planner import Target, Targets
-from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
+from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_sources import RememberingSource
 from tests.integration.planned import Project, clear, primary
 from tests.integration.sandboxes import Clusters
@@ -175,17 +174,3 @@ class Command:
             code = main([self.name, *arguments, *given])
         found = self.capture.readouterr()
         return code, found.out, found.err
-
-
-def use_sandbox_of(clusters: Clusters, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the module of a command use the sandbox of these clusters."""
-
-    @asynccontextmanager
-    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
-        async with sandbox_in(clusters.plane) as sandbox:
-            yield sandbox
-            await sandbox.forget()
-
-    monkeypatch.setattr(module, "running_sandbox", running_sandbox)
-    # The command would log to the current capture, and so would every later test in this process.
-    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)

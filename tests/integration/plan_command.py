@@ -1,8 +1,6 @@
 """``rolecall plan`` as a command in the process of a test, with the sandbox of its file."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,8 +8,8 @@ import pytest
 from rolecall.cli.main import main
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan import planner
-from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from tests.integration.planned import Project
+from tests.integration.sandboxes import use_sandbox
 
 FAILED = 1
 _LOG_LINE = re.compile(r"(\x1b\[\d*m)*\d{4}-\d\d-\d\d ")
@@ -25,9 +23,13 @@ class Command:
 
     def plan(self, *arguments: str) -> tuple[int, str, str]:
         """Return the exit code, standard output, and standard error."""
+        return self.run("plan", *arguments)
+
+    def run(self, name: str, *arguments: str) -> tuple[int, str, str]:
+        """Return the exit code, standard output, and standard error of another command with this sandbox."""
         with self.project.entered():
             given = ("--kubeconfig", str(self.kubeconfig), "-n", self.project.namespace)
-            code = main(["plan", *arguments, *given])
+            code = main([name, *arguments, *given])
         found = self._capture.readouterr()
         lines = found.out.splitlines(keepends=True)  # the logs of a test are on standard output too
         return code, "".join(line for line in lines if not _LOG_LINE.match(line)), found.err
@@ -43,13 +45,4 @@ class Command:
 @pytest.fixture
 def shared_sandbox(sandbox_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let plans use the sandbox of the file."""
-
-    @asynccontextmanager
-    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
-        async with sandbox_in(sandbox_plane) as sandbox:
-            yield sandbox
-            await sandbox.forget()
-
-    monkeypatch.setattr(planner, "running_sandbox", running_sandbox)
-    # The command would log to the current capture, and so would every later test in this process.
-    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
+    use_sandbox(sandbox_plane, planner, monkeypatch)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -92,3 +93,17 @@ class Clusters:
 def clusters(defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path) -> Clusters:
     """Return the cluster with a sandbox."""
     return Clusters(defined, sandbox_plane, reader_kubeconfig, defined.kubeconfig)
+
+
+def use_sandbox(plane: ControlPlane, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the module of a command use the sandbox in a control plane."""
+
+    @asynccontextmanager
+    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
+        async with sandbox_in(plane) as sandbox:
+            yield sandbox
+            await sandbox.forget()
+
+    monkeypatch.setattr(module, "running_sandbox", running_sandbox)
+    # The command would log to the current capture, and so would every later test in this process.
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)

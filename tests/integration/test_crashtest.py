@@ -31,11 +31,17 @@ from tests.integration.crash_tests import (
     killed_at,
     of_case,
     project_of,
-    use_sandbox_of,
 )
 from tests.integration.operators import PROJECT
 from tests.integration.planned import NAMES, Project, primary
-from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, Clusters, clusters, reader_kubeconfig, sandbox_plane
+from tests.integration.sandboxes import (
+    DEPLOYMENT_OF_TWO,
+    Clusters,
+    clusters,
+    reader_kubeconfig,
+    sandbox_plane,
+    use_sandbox,
+)
 from tests.integration.shared import Role, Shared
 from tests.support.things import DEFINITION, KINDS
 from tests.support.world import POD, TIMEOUT_SECONDS, World, eventually
@@ -167,7 +173,7 @@ def command(
     project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Return the command; its sandbox is that of the file."""
-    use_sandbox_of(clusters, tester, monkeypatch)
+    use_sandbox(clusters.plane, tester, monkeypatch)
     monkeypatch.setattr(tester, "_SECOND_SANDBOX_SECONDS", math.inf)  # it would be the same one
     return Command("crashtest", project, clusters.reader, capsys)
 

@@ -22,13 +22,13 @@ from rolecall.workbench.crashtest.processes import OTHER_SERVERS
 from rolecall.workbench.explore import explorer as explorer_module
 from rolecall.workbench.explore.results import Example, Exploration, Row, Verdict
 from rolecall.workbench.explore.rules import Rule, Symptom
-from tests.integration.crash_tests import Command, project_of, use_sandbox_of
+from tests.integration.crash_tests import Command, project_of
 from tests.integration.explorations import FILTER_OF_SETS, explored_until, explorer_of
 from tests.integration.explore_cases import CASES, Case
 from tests.integration.operators import PROJECT
 from tests.integration.planned import COMMON, NAMES, Project, primary
 from tests.integration.random_roles import TEMPLATE, setup_of, tasks_of
-from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
+from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane, use_sandbox
 from tests.integration.shared import Role, Shared
 from tests.support.things import KINDS
 
@@ -342,7 +342,7 @@ def command(
     project: Project, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Return the command; its sandbox is that of the file."""
-    use_sandbox_of(clusters, explorer_module, monkeypatch)
+    use_sandbox(clusters.plane, explorer_module, monkeypatch)
     return Command("explore", project, clusters.reader, capsys)
 
 

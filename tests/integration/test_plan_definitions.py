@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ import yaml
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, RawObject
 from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.crashtest import tester
+from rolecall.workbench.explore import explorer
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.definitions import define, definition, undefine
 from tests.integration.plan_command import FAILED, Command, shared_sandbox
 from tests.integration.planned import Project
-from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
+from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane, use_sandbox
 
 __all__ = ["reader_kubeconfig", "sandbox_plane", "shared_sandbox"]
 
@@ -259,3 +262,34 @@ def test_definition_that_the_api_server_would_reject_is_reported(
     line = command.error("--all")
     assert f"teams.{gvk.group}" in line
     assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("module", "done", "arguments"),
+    [(tester, "tested", ()), (explorer, "explored", ("--field", "quota.storage", "--edits", "1", "--seed", "1"))],
+    ids=["crashtest", "explore"],
+)
+def test_role_is_tested_with_the_definitions_of_the_project(  # noqa: PLR0913, PLR0917 - each is a fixture or a parameter
+    command: Command,
+    sandbox_plane: ControlPlane,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    done: str,
+    arguments: tuple[str, ...],
+    gvk: GVK,
+) -> None:
+    """The role requires a field that the cluster's definition doesn't have."""
+    use_sandbox(sandbox_plane, module, monkeypatch)
+    file = command.project.directory / "red.yaml"
+    given = {"apiVersion": gvk.api_version, "kind": "Team", "metadata": {"name": "red"}, "spec": {"quota": {"cpu": 1}}}
+    file.write_text(yaml.safe_dump(given))
+    name = module.__name__.split(".")[-2]
+    wanted = ("-f", str(file), *arguments, "-o", "json")
+    code, out, err = command.run(name, *wanted)
+    assert code == 0, (out, err)
+    used = "the project's (--cluster-crds: the cluster's)"
+    assert json.loads(out)["notes"] == [f"The project's CRDs differ from the cluster's: Team; {done} with {used}"]
+
+    code, out, err = command.run(name, *wanted, "--cluster-crds")
+    assert (code, out) == (FAILED, "")
+    assert "missing required arguments: storage found in quota" in err

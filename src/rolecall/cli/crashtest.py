@@ -17,6 +17,7 @@ from rolecall.cli.flags import is_number
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, FlagFormatter, Parser, add_flags
 from rolecall.cli.plan import (
     FLAGS,
+    add_cluster_crds,
     add_objects,
     add_output_format,
     add_run_commands,
@@ -63,6 +64,7 @@ def add_parser(commands: Any) -> None:
         metavar="DIR",
         help="the directory for the records of bad trials (default: a new temporary directory)",
     )
+    add_cluster_crds(parser)
     add_run_commands(parser)
     add_flags(parser, Settings(), only=FLAGS)
     parser.usage_exit_code = OTHER_USAGE_EXIT_CODE

@@ -18,6 +18,7 @@ from rolecall.cli.flags import is_number
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, FlagFormatter, Parser, add_flags
 from rolecall.cli.plan import (
     FLAGS,
+    add_cluster_crds,
     add_objects,
     add_output_format,
     add_run_commands,
@@ -70,6 +71,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="run the controllers of Kubernetes, instead of making workloads ready when they are written: slower",
     )
+    add_cluster_crds(parser)
     add_run_commands(parser)
     add_flags(parser, Settings(), only=FLAGS)
     parser.usage_exit_code = OTHER_USAGE_EXIT_CODE

@@ -127,13 +127,17 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also show objects that Kubernetes controllers create and delete as a result, such as pods",
     )
+    add_cluster_crds(parser)
+    add_run_commands(parser)
+
+
+def add_cluster_crds(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the definitions of the cluster."""
     parser.add_argument(
         "--cluster-crds",
         action="store_true",
-        help="plan with the CustomResourceDefinitions of the cluster, instead of those in deploy/crds or "
-        "config/crd/bases",
+        help="use the CustomResourceDefinitions of the cluster, instead of those in deploy/crds or config/crd/bases",
     )
-    add_run_commands(parser)
 
 
 def add_run_commands(parser: argparse.ArgumentParser) -> None:
@@ -195,8 +199,7 @@ def _made(options: argparse.Namespace) -> "Plan":
     """Return the requested plan. Raises the errors that ``made`` reports."""
     from rolecall.workbench.plan.planner import make_plan  # noqa: PLC0415
 
-    definitions = _project_definitions(must_be_valid=not options.cluster_crds)
-    request = replace(plan_request(options), definitions=definitions, uses_cluster_definitions=options.cluster_crds)
+    request = plan_request(options)
     with progress() as report:
         return asyncio.run(make_plan(request, report))
 
@@ -210,7 +213,7 @@ def _project_definitions(*, must_be_valid: bool) -> tuple[RawObject, ...]:
     files = CrdFiles.read(path for path in DEFAULT_CRD_DIRECTORIES if path.is_dir())
     if files.problems and must_be_valid:
         problem = files.problems[0]
-        raise PlanError(f"{problem.place}: {problem.message}; fix it, or plan with --cluster-crds")
+        raise PlanError(f"{problem.place}: {problem.message}; fix it, or use --cluster-crds")
     return read_definitions(json.loads(json.dumps(definition)) for _, definition in files.found)
 
 
@@ -230,7 +233,7 @@ def settings_and_watches(
 
 
 def plan_request(options: argparse.Namespace) -> "PlanRequest":
-    """Return the request of a command line. Raises ConfigurationError."""
+    """Return the request of a command line. Raises ConfigurationError, PlanError."""
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
     from rolecall.workbench.plan.model import PlanRequest  # noqa: PLC0415
 
@@ -243,6 +246,8 @@ def plan_request(options: argparse.Namespace) -> "PlanRequest":
         namespace=options.namespace or "",
         runs_commands=options.run_commands,
         follows_controllers=options.controllers,
+        definitions=_project_definitions(must_be_valid=not options.cluster_crds),
+        uses_cluster_definitions=options.cluster_crds,
     )
     return replace(request, files=tuple(options.files or ()), everything=options.all)
 

@@ -11,7 +11,7 @@ The processes of one role use little more than one CPU. So if the trials take lo
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +33,16 @@ from rolecall.workbench.crashtest.processes import Processes, running_processes
 from rolecall.workbench.crashtest.results import CrashTest, Trial, Verdict
 from rolecall.workbench.crashtest.simulated_operator import MAX_REQUEUE_SECONDS, MAX_ROUNDS, Limits, Outcome
 from rolecall.workbench.plan.model import PlanError, PlanRequest
-from rolecall.workbench.plan.planner import Report, Target, Targets, import_targets, read_objects, targets_of
+from rolecall.workbench.plan.planner import (
+    Report,
+    Target,
+    Targets,
+    import_targets,
+    project_source,
+    read_objects,
+    targets_of,
+)
+from rolecall.workbench.plan.project_source import ProjectSource
 from rolecall.workbench.plan.reconciles import PlanContext, plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 from rolecall.workbench.plan.sandbox_sources import RememberingSource, Source
@@ -88,10 +97,14 @@ async def crash_test(request: CrashTestRequest, report: Report, on_trial: OnTria
 async def opened_tester(
     request: CrashTestRequest, sandbox: Sandbox, source: Source, processes: Processes
 ) -> AsyncIterator["CrashTester"]:
-    """Yield a tester in a sandbox filled from a source, which must return the same objects again."""
-    plan, importer = request.plan, sandbox.importer(source)
+    """Yield a tester in a sandbox filled from a source, which must return the same objects again.
+
+    The sandbox has the definitions of the request.
+    """
+    plan, project = request.plan, project_source(request.plan, sandbox, source)
+    importer = sandbox.importer(project)
     async with plan_context(plan.settings, importer, processes.runner, runs_commands=plan.runs_commands) as context:
-        yield CrashTester(request, sandbox, context, processes)
+        yield CrashTester(request, sandbox, project, context, processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,7 @@ class CrashTester:
 
     request: CrashTestRequest
     sandbox: Sandbox
+    source: ProjectSource
     context: PlanContext
     processes: Processes
     another: Callable[[], AbstractAsyncContextManager["CrashTester"]] | None = None
@@ -122,9 +136,14 @@ class CrashTester:
             trials=tuple(done[number] for number in numbers),
             stopped_at=trials.show(first.stopped_at),
             withheld=tuple(tested.withheld),
-            notes=(*self.context.importer.assumptions, *trials.notes()),
+            notes=(*self._notes(), *trials.notes()),
             seconds=time.monotonic() - started,
         )
+
+    def _notes(self) -> Iterator[str]:
+        if sentence := self.source.changes.sentence("tested"):
+            yield sentence
+        yield from self.context.importer.assumptions
 
     async def _try(
         self, trials: "Trials", targets: Targets, numbers: Sequence[int], report: Report, on_trial: OnTrial

@@ -32,7 +32,7 @@ from rolecall.workbench.explore.rules import REJECTING, Settled, normal
 from rolecall.workbench.plan.planner import Target
 from rolecall.workbench.plan.reconciles import PlanContext
 from rolecall.workbench.plan.sandbox import Sandbox, SandboxState
-from rolecall.workbench.plan.sandbox_sources import RememberingSource
+from rolecall.workbench.plan.sandbox_sources import RememberingSource, Source
 from rolecall.workbench.yaml_files import below
 
 LIMITS: Final = Limits(seconds=120.0, wait_seconds=10.0)
@@ -69,17 +69,18 @@ class SourceWithout(RememberingSource):
         found = await RememberingSource.list(self, resource, namespace, labels=labels, fields=fields)
         return [each for each in found if not self._is_left_out(resource, each)]
 
-    async def schema(self, gvk: GVK) -> Schema:
-        """Return the schema of the spec in the CRD of a kind; empty if it has none. Raises SourceError."""
-        for definition in await self.definitions(gvk.group):
-            for version in definition["spec"]["versions"]:
-                if (definition["spec"]["names"]["kind"], version["name"]) == (gvk.kind, gvk.version):
-                    return below(version, "schema", "openAPIV3Schema", "properties", "spec")
-        return {}
-
     def _is_left_out(self, resource: ApiResource, obj: RawObject) -> bool:
         owner, key = self.owner, ObjectKey.of_object(obj)
         return owner is not None and (owner.refers_to(resource.gvk, key) or ownership_of(obj, owner) is not None)
+
+
+async def schema_of(source: Source, gvk: GVK) -> Schema:
+    """Return the schema of the spec in the CRD of a kind; empty if it has none. Raises SourceError."""
+    for definition in await source.definitions(gvk.group):
+        for version in definition["spec"]["versions"]:
+            if (definition["spec"]["names"]["kind"], version["name"]) == (gvk.kind, gvk.version):
+                return below(version, "schema", "openAPIV3Schema", "properties", "spec")
+    return {}
 
 
 @dataclass(slots=True)

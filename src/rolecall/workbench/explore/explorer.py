@@ -35,14 +35,21 @@ from rolecall.workbench.comparison.reports import TaskName
 from rolecall.workbench.crashtest.processes import Processes, running_processes
 from rolecall.workbench.explore import rules
 from rolecall.workbench.explore.edits import Edit, Schema, Spec, changed_values, described, edits_of, pairs_of
-from rolecall.workbench.explore.explored_object import Captured, ExploredObject, SourceWithout, manifest_of
+from rolecall.workbench.explore.explored_object import (
+    Captured,
+    ExploredObject,
+    SourceWithout,
+    manifest_of,
+    schema_of,
+)
 from rolecall.workbench.explore.instant_controllers import InstantControllers
 from rolecall.workbench.explore.reduction import MAX_TRIES, Walk, shortest
 from rolecall.workbench.explore.results import VERDICTS, Example, Exploration, Finding, Row, Verdict, write_example
 from rolecall.workbench.explore.rules import Rule, Settled, Symptom
 from rolecall.workbench.explore.steps import Steps
 from rolecall.workbench.plan.model import PlanError, PlanRequest
-from rolecall.workbench.plan.planner import Report, Targets, import_targets, targets_of
+from rolecall.workbench.plan.planner import Report, Targets, import_targets, project_source, targets_of
+from rolecall.workbench.plan.project_source import ProjectSource
 from rolecall.workbench.plan.reconciles import plan_context
 from rolecall.workbench.plan.sandbox import Sandbox, running_sandbox
 
@@ -105,12 +112,13 @@ async def opened_explorer(
     plan = request.plan
     if not plan.follows_controllers:
         sandbox = replace(sandbox, controllers=InstantControllers(plane=sandbox.plane, client=sandbox.client))
-    importer = sandbox.importer(source)
+    project = project_source(plan, sandbox, source)
+    importer = sandbox.importer(project)
     async with plan_context(plan.settings, importer, processes.runner, runs_commands=plan.runs_commands) as context:
         resource = await importer.resource_of(target.watch.gvk)
         if resource is None:
             raise PlanError(f"{target.watch.gvk} isn't served by the cluster: apply its CustomResourceDefinition")
-        live = await source.get(resource, target.key)
+        live = await project.get(resource, target.key)
         if live is not None:
             source.owner = Owner(target.watch.gvk, target.key, uid_of(live), resource.namespaced)
         manifest = manifest_of(target.edited or live or {}, target.key)
@@ -120,8 +128,8 @@ async def opened_explorer(
         elsewhere = replace(context, runner=processes.other)
         explored = ExploredObject(sandbox, context, elsewhere, target, resource, manifest, empty, given)
         found = Exploration(f"{target.watch.gvk.kind} {target.key}", request.seed)
-        schema = await source.schema(target.watch.gvk)
-        yield Explorer(request, explored, processes, schema, found, (empty, {}, {}))
+        schema = await schema_of(project, target.watch.gvk)
+        yield Explorer(request, project, explored, processes, schema, found, (empty, {}, {}))
 
 
 @dataclass(slots=True)
@@ -129,6 +137,7 @@ class Explorer:
     """The walk of one object, and what it has found."""
 
     request: ExploreRequest
+    source: ProjectSource
     tested: ExploredObject
     processes: Processes
     schema: Schema
@@ -177,6 +186,8 @@ class Explorer:
                 task.uncancel()
             self.found.was_interrupted = True
         self.found.withheld = tuple(self.tested.withheld)
+        if sentence := self.source.changes.sentence("explored"):
+            self.found.notes[sentence] = None
         self.found.notes |= dict.fromkeys(self.tested.context.importer.assumptions)
         self.found.seconds = time.monotonic() - clock
         return self.found

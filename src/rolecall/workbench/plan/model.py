@@ -58,6 +58,14 @@ class DefinitionChanges:
     new: tuple[str, ...] = ()
     uses_cluster: bool = False
 
+    def sentence(self, done: str) -> str:
+        """Return a sentence about the kinds, and the definitions that were used; empty if there are no such kinds."""
+        kinds = [*self.different, *(f"{kind} (new)" for kind in self.new)]
+        if not kinds:
+            return ""
+        used = "the cluster's" if self.uses_cluster else "the project's (--cluster-crds: the cluster's)"
+        return f"The project's CRDs differ from the cluster's: {', '.join(kinds)}; {done} with {used}"
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:

@@ -70,10 +70,8 @@ def lines_of(
 
 def _definitions(changes: DefinitionChanges) -> Iterator[Line]:
     """Yield which definitions the plan uses, if those of the project and of the cluster differ."""
-    kinds = [*changes.different, *(f"{kind} (new)" for kind in changes.new)]
-    if kinds:
-        used = "the cluster's" if changes.uses_cluster else "the project's (--cluster-crds: the cluster's)"
-        yield Line(f"The project's CRDs differ from the cluster's: {', '.join(kinds)}; planned with {used}", _HEAD)
+    if sentence := changes.sentence("planned"):
+        yield Line(sentence, _HEAD)
         yield Line("")
 
 

@@ -86,11 +86,16 @@ async def planner_in(
     request: PlanRequest, sandbox: Sandbox, source: Source, runner: Runner
 ) -> AsyncIterator["Planner"]:
     """Yield a planner for objects in a sandbox that is filled from a source, with the definitions of the request."""
-    keeps_cluster = request.uses_cluster_definitions
-    project = ProjectSource(source, request.definitions, sandbox.client, keeps_cluster=keeps_cluster)
+    project = project_source(request, sandbox, source)
     importer = sandbox.importer(project, prefetches=request.everything)
     async with plan_context(request.settings, importer, runner, runs_commands=request.runs_commands) as context:
         yield Planner(request, context, project)
+
+
+def project_source(request: PlanRequest, sandbox: Sandbox, source: Source) -> ProjectSource:
+    """Return a source with the definitions of a request."""
+    keeps_cluster = request.uses_cluster_definitions
+    return ProjectSource(source, request.definitions, sandbox.client, keeps_cluster=keeps_cluster)
 
 
 async def targets_of(request: PlanRequest, cluster: Client) -> Targets:

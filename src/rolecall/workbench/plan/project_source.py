@@ -164,7 +164,7 @@ async def served_by(cluster: Source, own: Iterable[RawObject], resource: ApiReso
     if has_webhook(project):
         wanted = f"{plural}.{group} in version {resource.gvk.version}"
         problem = f"the cluster has {version}, and the webhook that converts it cannot be reached from a sandbox"
-        raise SourceError(f"{wanted} cannot be read: {problem}; plan with --cluster-crds")
+        raise SourceError(f"{wanted} cannot be read: {problem}; use --cluster-crds")
     return replace(resource, gvk=replace(resource.gvk, version=version))
 
 
