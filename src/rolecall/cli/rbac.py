@@ -18,7 +18,7 @@ from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.system.logs import printable
 
 if TYPE_CHECKING:
-    from rolecall.workbench.permissions.manifests import Permission
+    from rolecall.workbench.permissions.manifests import Grant, Permission
     from rolecall.workbench.permissions.needs import FlagNeeds, Source
     from rolecall.workbench.permissions.project_files import ProjectFiles, Update
 
@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
         nargs="?",
         const=_PROJECT,
         metavar="DIR",
-        help="add the missing rules to the ClusterRoles in this directory and print the changes; default: config/rbac "
+        help="add the missing rules to the roles in this directory and print the changes; default: config/rbac "
         "or deploy/rbac next to the watches file",
     )
     actions.add_argument(
@@ -96,9 +96,10 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Imported late: other commands don't need these modules.
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
     from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
-    from rolecall.workbench.permissions.manifests import RbacError, minimal  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import RbacError, minimal, read_grants  # noqa: PLC0415
     from rolecall.workbench.permissions.needs import (  # noqa: PLC0415
         Election,
+        limited,
         needs_of,
         read_access_sets,
         sources_of,
@@ -113,17 +114,21 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         sources = sources_of(load_watches(options.watches_file, os.environ), read_access_sets(options.directory))
         election = Election(namespace, name, options.shards) if name else None
-        needs = list(needs_of(sources, election))
         if options.write is None and not options.compare:
-            _write(minimal(needs), options.name, sources)
+            _write(minimal(needs_of(sources, election)), options.name, sources)
             return 0
         flags = _needs_of_flags(options.watches_file.parent, options.compare or [], has_election=election is not None)
         own_namespace = namespace or flags.namespace
-        needed = minimal([*needs, *flags.needs])
         if options.write is not None:
             directory = rbac_directory(options.watches_file.parent) if options.write is _PROJECT else options.write
-            return _update(needed, sources, ProjectFiles(directory, own_namespace), flags)
-        return _compare(needed, options.compare, sources, flags, own_namespace)
+            files = ProjectFiles(directory, own_namespace)
+            grants = list(files.grants())
+        else:
+            files = None
+            grants = [grant for path in options.compare for grant in read_grants(path, own_namespace)]
+        sources = limited(sources, (each.permission for each in grants))
+        needed = minimal([*needs_of(sources, election), *flags.needs])
+        return _update(needed, sources, files, flags) if files else _compare(needed, grants, sources, flags)
     except (ConfigurationError, RbacError) as error:
         sys.stderr.write(f"rolecall rbac: {printable(str(error))}\n")
         return 1
@@ -159,11 +164,10 @@ def _write(needed: "dict[Permission, set[str]]", name: str, sources: "list[Sourc
 
 
 def _compare(
-    needed: "dict[Permission, set[str]]", paths: list[Path], sources: "list[Source]", flags: "FlagNeeds", namespace: str
+    needed: "dict[Permission, set[str]]", grants: "list[Grant]", sources: "list[Source]", flags: "FlagNeeds"
 ) -> int:
-    from rolecall.workbench.permissions.manifests import excess, read_grants  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import excess  # noqa: PLC0415
 
-    grants = [grant for path in paths for grant in read_grants(path, namespace)]
     granted = [grant.permission for grant in grants]
     lacking, superfluous = flags.lacking(needed, granted), set(excess(needed, granted))
     lines = [f"missing: {each}, for {'; '.join(sorted(needed[each]))}" for each in sorted(lacking)]
@@ -186,8 +190,7 @@ def _update(
     updates = files.updates(sources)
     write(updates)
     lines = [line for update in updates for line in _diff(update)] or ["unchanged: no rule has to be added or removed"]
-    needed_by_hand = [each for each in needed if each.namespace or each in flags.permissions]
-    by_hand = sorted(flags.lacking(needed_by_hand, granted))
+    by_hand = sorted(flags.lacking(needed, [*granted, *files.generated]))
     for each in by_hand:
         kind = "Role" if each.namespace else "ClusterRole"
         lines.append(f"missing: {each}, for {'; '.join(sorted(needed[each]))}: add it to a {kind}")

@@ -197,11 +197,15 @@ def _scalars(node: Node | None) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind: its watch, its recorded access, and its files; ``recorded`` is None if none of its runs was recorded."""
+    """A kind: its watch, its recorded access, and its files; ``recorded`` is None if none of its runs was recorded.
+
+    ``namespace`` is the only one in which the operator watches the kind, empty for all.
+    """
 
     watch: Watch
     recorded: RecordedAccess | None
     files: ContentFiles
+    namespace: str = ""
 
     def relative(self, location: str) -> str:
         """Return the location of a task below the directory of the role or playbook."""
@@ -224,6 +228,20 @@ def sources_of(watches: Iterable[Watch], recorded: Iterable[RecordedAccess]) -> 
     """Return the watches with the recorded access of each."""
     by_kind = {each.gvk: each for each in recorded}
     return [Source(watch, by_kind.get(watch.gvk), ContentFiles(watch.content)) for watch in watches]
+
+
+def limited(sources: Iterable[Source], granted: Iterable[Permission]) -> list[Source]:
+    """Return the sources, those in one namespace whose kinds the permissions name only there."""
+    namespaces: dict[tuple[str, str], set[str]] = {}
+    for each in granted:
+        namespaces.setdefault((each.group, each.resource), set()).add(each.namespace)
+    found = list(sources)
+    plurals = plurals_of(found)
+    return [
+        replace(source, namespace=next(iter(where)) if len(where) == 1 else "")
+        for source in found
+        for where in [namespaces.get((source.watch.gvk.group, resource_of(source.watch.gvk, plurals)), set())]
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,16 +304,23 @@ def needs_of(
 
     ``plurals`` are names that other sources have recorded.
     """
-    plurals = dict(plurals or {})
+    plurals, namespaces = dict(plurals or {}), set[str]()
     for source in sources:
+        namespaces.add(source.namespace)
         plurals |= source.recorded.plurals if source.recorded else {}
         yield from _needs_of_operator(source, plurals)
         if source.recorded is not None:
             yield from _needs_of_runs(source, source.recorded, plurals)
-    for verb in ("create", "patch"):
-        yield Permission("", "", "events", verb), "the operator: Events"
+    for namespace in sorted(namespaces or {""}):
+        for verb in ("create", "patch"):
+            yield Permission(namespace, "", "events", verb), "the operator: Events"
     if election is not None:
         yield from election.needs()
+
+
+def plurals_of(sources: Iterable[Source]) -> dict[GVK, str]:
+    """Return the plural names that sources have recorded."""
+    return {gvk: name for each in sources if each.recorded for gvk, name in each.recorded.plurals.items()}
 
 
 def resource_of(gvk: GVK, plurals: Mapping[GVK, str]) -> str:
@@ -328,7 +353,7 @@ def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tupl
         wanted.append(((group, f"{plural}/finalizers"), ("update",), ", owner references that block deletion"))
     for (group_of_resource, resource), verbs, purpose in wanted:
         for verb in verbs:
-            yield Permission("", group_of_resource, resource, verb), f"{reason}{purpose}"
+            yield Permission(source.namespace, group_of_resource, resource, verb), f"{reason}{purpose}"
 
 
 def _needs_of_runs(
@@ -356,7 +381,7 @@ def _needs_of_runs(
 
 def _permissions_for(source: Source, access: Access, usage: Usage, *, is_named: bool) -> Iterator[Permission]:
     is_fixed = access.namespace not in ("", OWN) and source.has_fixed(access.namespace, usage)
-    namespace = access.namespace if is_fixed else ""
+    namespace = access.namespace if is_fixed else source.namespace if access.namespace == OWN else ""
     names = (access.name,) if is_named and access.verb not in _NAMELESS else ()
     resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
     yield Permission(namespace, access.group, resource, access.verb, names)

@@ -1,4 +1,4 @@
-"""Updates the RBAC files of a project: adds the missing rules to its ClusterRoles as text, and changes nothing else.
+"""Updates the RBAC files of a project: adds the missing rules to its roles as text, and changes nothing else.
 
 The generated rules are between two comments, and each update replaces them. Rules outside of these comments belong to
 the project: they are never changed, and what they grant isn't generated again. All files are read and all changes are
@@ -22,7 +22,7 @@ from rolecall.workbench.permissions.manifests import (
     missing,
     rule_lines,
 )
-from rolecall.workbench.permissions.needs import Source, needs_of, resource_of
+from rolecall.workbench.permissions.needs import Source, needs_of, plurals_of, resource_of
 from rolecall.workbench.yaml_files import below, last_line, with_lines
 
 DIRECTORIES: Final = (Path("config/rbac"), Path("deploy/rbac"))
@@ -95,47 +95,56 @@ class ProjectFiles:
             namespace = "" if is_everywhere else binding.metadata.get("namespace") or own_namespace
             role = below(binding.raw, "roleRef")
             bound[str(role.get("kind")), str(role.get("name"))] = namespace
+        self.generated: list[Permission] = []
         self.roles = [each for each in manifests if each.identity[0] in _ROLES and each.identity in bound]
         self._namespaces = bound
         if not self.roles:
             raise RbacError(f"{directory}: found no binding of a Role or ClusterRole of these files")
 
     def grants(self) -> Iterator[Grant]:
-        """Yield what the roles grant to the operator, without the generated rules."""
+        """Yield the grants to the operator, without those of the generated rules."""
         for role in self.roles:
             yield from grants_of(role.raw, self._namespaces[role.identity], str(role))
 
     def role_for(self, group: str, plural: str) -> Manifest:
-        """Return the ClusterRole with rules for the resource of a kind. Raise RbacError if it isn't exactly one."""
-        places_of_kind = {
-            grant.location
-            for grant in self.grants()
-            if (grant.permission.group, grant.permission.resource) == (group, plural) and not grant.permission.namespace
-        }
+        """Return the role with rules for the resource of a kind. Raise RbacError if it isn't exactly one.
+
+        A Role counts only if no ClusterRole has such rules.
+        """
+        grants = [
+            each for each in self.grants() if (each.permission.group, each.permission.resource) == (group, plural)
+        ]
+        grants = [each for each in grants if not each.permission.namespace] or grants
+        places_of_kind = {each.location for each in grants}
         found = [role for role in self.roles if str(role) in places_of_kind]
         if len(found) == 1:
             return found[0]
         resource = f"{plural}.{group}" if group else plural
         places = "; ".join(map(str, found)) or "none"
-        hint = "keep such a rule in one ClusterRole, outside the generated rules, and bind it to the operator's account"
-        raise RbacError(f"{resource}: expected one bound ClusterRole with a rule for it, found {places}: {hint}")
+        hint = "keep such a rule in one of them, outside the generated rules, and bind it to the operator's account"
+        expected = "expected one bound ClusterRole with a rule for it, or one bound Role"
+        raise RbacError(f"{resource}: {expected}, found {places}: {hint}")
 
     def updates(self, sources: Sequence[Source]) -> list[Update]:
-        """Return the changes that give the ClusterRole of each kind the missing rules. Raise RbacError."""
-        granted = [grant.permission for grant in self.grants()]
-        plurals = {gvk: name for each in sources if each.recorded for gvk, name in each.recorded.plurals.items()}
+        """Return the changes that give the role of each kind the missing rules. Raise RbacError.
+
+        After that, ``generated`` has the permissions of all generated rules.
+        """
+        granted, plurals = [grant.permission for grant in self.grants()], plurals_of(sources)
         rules: dict[str, tuple[Manifest, list[tuple[Permission, str]]]] = {}
         for source in sources:
             gvk = source.watch.gvk
             if source.recorded is None:
                 raise RbacError(f"no run of {gvk.kind} is recorded, so its generated rules would be lost: record one")
             role = self.role_for(gvk.group, resource_of(gvk, plurals))
-            needs = [need for need in needs_of([source], None, plurals) if not need[0].namespace]
+            namespace = self._namespaces[role.identity]
+            needs = [need for need in needs_of([source], None, plurals) if need[0].namespace == namespace]
             lacking = set(missing([permission for permission, _ in needs], granted))
             rules.setdefault(str(role), (role, []))[1].extend(need for need in needs if need[0] in lacking)
         new = dict(self._plain)
         # From the last role on, so that the lines of the others stay the same.
         for role, needs in sorted(rules.values(), key=lambda each: -_line_of(each[0])):
+            self.generated += [permission for permission, _ in needs]
             if needs:
                 new[role.path] = _with_rules(role, new[role.path], list(rule_lines(minimal(needs))))
         return [Update(path, self.texts[path], text) for path, text in new.items() if text != self.texts[path]]

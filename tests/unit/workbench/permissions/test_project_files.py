@@ -129,6 +129,40 @@ def test_line_ends_and_a_missing_last_one_are_kept(rbac: Run, sdk: Path) -> None
     assert text.count("\n") == text.count("\r\n") > old.count("\r\n")
 
 
+OF_STATUS = tuple(f"{verb} demos.demo.example.com/status" for verb in ("get", "list", "watch"))
+
+
+@pytest.fixture
+def namespaced(sdk: Path) -> Path:
+    """Return the file with the manager's role in a project without ClusterRoles for it."""
+    sdk.write_text(
+        ROLE.replace("kind: ClusterRole", "kind: Role").replace("metadata:", "metadata:\n  namespace: system")
+    )
+    binding = BINDING.replace("kind: Cluster", "kind: ").replace("{name: m", "{namespace: system, name: m")
+    (sdk.parent / "role_binding.yaml").write_text(binding.replace("ClusterRole", "Role"))
+    return sdk
+
+
+def test_role_of_one_namespace_gets_the_missing_rules_there(rbac: Run, namespaced: Path) -> None:
+    elsewhere = exchange("GET", "/api/v1/namespaces/shared/configmaps/literal")
+    everywhere = exchange("GET", "/api/v1/nodes/literal")
+    code, printed, _ = rbac(GET, elsewhere, everywhere, arguments=WRITE)
+    text = namespaced.read_text()
+    assert generated(text) == [("configmaps", "get"), ("events", "create"), ("events", "patch")]
+    assert [line for line in printed.splitlines() if line.startswith("missing: ")] == [
+        f"missing: get {each} (literal), for Demo: Write (tasks/main.yml:2): add it to a ClusterRole"
+        for each in ("configmaps", "nodes")
+    ]
+    assert code == 2
+
+    _, printed, _ = rbac(GET, arguments=("--compare", str(namespaced)))
+    found = {line.split(", in ")[0] for line in printed.splitlines() if not line.startswith("not recorded: ")}
+    assert found == {
+        f"too much: {each} in namespace system"
+        for each in ("create secrets", "update demos.demo.example.com", *OF_STATUS)
+    }, "only the rules of the project are too much"
+
+
 def test_lease_is_granted_by_a_bound_role_without_namespace(rbac: Run, sdk: Path) -> None:
     code, printed, _ = rbac(arguments=(*WRITE, "--leader-election", "system/lock"))
     assert (code, "leases" in sdk.read_text(), "missing:" in printed) == (0, False, False)
