@@ -121,7 +121,7 @@ class Watch:
         )
 
     def content_for(self, *, finalizing: bool) -> Content:
-        """Return what to run: the finalizer's own role or playbook if there is one, else the main one."""
+        """Return the role or playbook to run: the finalizer's own if there is one, else the main one."""
         if finalizing and self.finalizer and self.finalizer.content:
             return self.finalizer.content
         return self.content

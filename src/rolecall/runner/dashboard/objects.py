@@ -238,7 +238,7 @@ class Rows:
         return WaitView("its next run", until, request.causes)
 
     def _turn(self) -> str:
-        """Return what a request in the queue waits for."""
+        """Return the condition for which a request in the queue waits."""
         dispatcher, controller = self.sources.manager.dispatcher, self.kind.watched.controller
         if not self.sources.manager.is_leading:
             return "this replica to lead"

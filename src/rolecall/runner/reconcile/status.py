@@ -338,7 +338,7 @@ def reported_by(outcome: Outcome, watch: Watch, obj: RawObject) -> Reported:
 
 
 def left_out_remark(paths: Sequence[str]) -> str:
-    """Return what users are told about the fields of a spec that a role didn't get."""
+    """Return the message for users about the fields of a spec that a role didn't get."""
     names = ", ".join(f"spec.{path}" for path in paths)
     return f"the role doesn't declare {names}, so it didn't get {'it' if len(paths) == 1 else 'them'}"
 

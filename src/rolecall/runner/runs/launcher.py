@@ -202,7 +202,7 @@ class Launcher:
         return found, left_out
 
     def _log_events(self, obj: RawObject) -> LogEvents:
-        """Return what to log; a verbosity from the object or from ANSIBLE_VERBOSITY includes the output of tasks."""
+        """Return the events to log; a verbosity of the object or of ANSIBLE_VERBOSITY includes the output of tasks."""
         configured = LogEvents(self.settings.log_events)
         is_verbose = _integer(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
         return LogEvents.OUTPUT if is_verbose and configured in _WITH_TASKS else configured

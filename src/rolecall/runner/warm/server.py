@@ -146,7 +146,7 @@ class LoadedState:
         return cls(files, _memory_bytes())
 
     def difference(self) -> str:
-        """Return what has changed since; an empty string if nothing has."""
+        """Return the change since then; an empty string if there is none."""
         if path := self.files.changed:
             return f"{path} has changed"
         growth = _memory_bytes() - self.memory_bytes

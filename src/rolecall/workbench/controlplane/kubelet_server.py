@@ -302,7 +302,7 @@ class Kubelet:
         return functools.partial(find_response, responses)
 
     async def _get(self, path: str, **params: str) -> dict[str, Any]:
-        """Return what the API server responds, {} if nothing is there. Raises HTTPException if it doesn't."""
+        """Return the response of the API server, {} if it finds nothing. Raises HTTPException without a response."""
         try:
             async with self._client.get(path, params=params) as answer:
                 return dict(await answer.json())

@@ -78,7 +78,7 @@ class ExploreRequest:
 
 
 async def explore(request: ExploreRequest, report: Report, on_row: OnRow) -> Exploration:
-    """Return what was found; ``report`` is called with progress messages, ``on_row`` after each edit.
+    """Return the findings; ``report`` is called with progress messages, ``on_row`` after each edit.
 
     If it is cancelled, it returns what was found before. Raises PlanError, SourceError, KubeError, ControlPlaneError.
     """
@@ -328,7 +328,7 @@ class Explorer:
     async def _symptoms(
         self, walked: Settled, fresh: Settled, spec: Spec, values: Mapping[str, Any], rule: Rule
     ) -> list[Symptom]:
-        """Return what differs between a settled object and a fresh one."""
+        """Return the differences between a settled object and a fresh one."""
         if failure := rules.failure_of(walked, fresh, values):
             return [replace(failure, text=self._show(failure.text))]
         noise, self._unstable = rules.noise_of(walked), frozenset()
@@ -373,7 +373,7 @@ class Explorer:
         return [Finding(0, each, edit, deletes=deletes, process=self.processes.number) for each in symptoms]
 
     async def _symptoms_of_deletion(self) -> list[Symptom]:
-        """Return what remains if the object is deleted now; it exists afterward."""
+        """Return the symptoms of a deletion of the object; afterward, the object exists again."""
         tested = self.tested
         self._made = len(tested.origins)
         async with tested.aside():

@@ -192,7 +192,7 @@ def _grants_in(path: Path, own_namespace: str) -> Iterator[Grant]:
 
 
 def grants_of(role: Mapping[str, Any], namespace: str, location: str) -> Iterator[Grant]:
-    """Yield what the rules of a Role or ClusterRole grant; ``namespace`` is empty for all namespaces."""
+    """Yield the grants of a Role or ClusterRole; ``namespace`` is empty for all namespaces."""
     for rule in role.get("rules") or ():
         names = tuple(sorted(rule.get("resourceNames") or ()))
         for group in rule.get("apiGroups") or ():

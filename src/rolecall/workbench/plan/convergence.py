@@ -123,7 +123,7 @@ async def wait_for_controllers(
 
 
 async def controller_changes(importer: Importer, plans: Iterable[ObjectPlan]) -> tuple[ControllerChange, ...]:
-    """Return what controllers created and deleted in the sandbox, without the runs' own changes. Raises KubeError."""
+    """Return the changes that controllers made in the sandbox, without those of the runs. Raises KubeError."""
     changes = [change for plan in plans for change in plan.changes]
     remaining = (each for each in changes if not _is_deleted(each))
     await wait_for_controllers(importer.client, written_versions(remaining))

@@ -113,7 +113,7 @@ def _alone(found: Findings) -> Iterator[Line]:
 
 
 def _together(group: list[Findings], total: int) -> Iterator[Line]:
-    """Yield what objects with equal findings have in common, and the details of the first as an example."""
+    """Yield the common lines of objects with equal findings, and the details of the first as an example."""
     found = group[0]
     keys = [str(each.plan.key) for each in group[:MAX_NAMES]]
     more = f", and {len(group) - len(keys)} more" if len(group) > len(keys) else ""

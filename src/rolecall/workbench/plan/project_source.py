@@ -101,7 +101,7 @@ class ProjectSource:
         return bool(await self._meaning(old, "the cluster") != await self._meaning(new, "the project"))
 
     async def _meaning(self, definition: RawObject, owner: str) -> Any:
-        """Return what objects depend on, as the API server stores it: with its defaults, without unknown fields."""
+        """Return the parts that affect objects, as the API server stores them: with defaults, and pruned."""
         created = without_webhook(definition)
         name, path = created["metadata"]["name"], DEFINITION.path()
         created["metadata"]["name"] = f"{created['spec']['names']['plural']}.{_COMPARED}{created['spec']['group']}"

@@ -91,7 +91,7 @@ def is_known(name: str) -> bool:
 
 
 def classify(task: TaskFacts, own: Mapping[str, str]) -> Verdict:
-    """Return what a planned run does with a task; ``own`` is the environment that the run was given."""
+    """Return how a planned run handles a task; ``own`` is the environment that the run was given."""
     name = task.name
     if name in COMPUTING:
         return Verdict(ActionCategory.COMPUTES)

@@ -130,7 +130,7 @@ class _Kind:
         return self.arguments.role.name if self.arguments else self.watch.content.path.stem
 
     def unknown(self, spec: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str, str]]:
-        """Yield what a spec has or lacks according to the argument specs: mapping, key, and message."""
+        """Yield the excess and missing keys of a spec, by the argument specs: mapping, key, and message."""
         if self.arguments is not None and not self.watch.gvk.is_built_in:
             fields = below(self.schema, "properties", "spec")
             yield from self._unknown(spec, self.arguments.options, "spec", fields)
@@ -199,7 +199,7 @@ def check_stale_files(
     files: ProjectFiles | None,
     environment: Mapping[str, str],
 ) -> Iterator[Problem]:
-    """Yield what doesn't match the roles of these watches."""
+    """Yield the differences from the roles of these watches."""
     definitions, entries = list(crds), watch_entries(watches_file, environment)
     kinds = {(each.gvk.group, each.gvk.kind): _kind(each, entries, definitions, environment) for each in watches}
     for kind in kinds.values():

@@ -187,7 +187,7 @@ def _build(  # noqa: PLR0913 - as the original
     remote_is_local: bool = False,
     **_: Any,
 ) -> Any:
-    """Return what stands in for the payload. Raises _NotForkable, and what the search for an interpreter raises."""
+    """Return the replacement of the payload. Raises _NotForkable, and the errors of the interpreter discovery."""
     module, directory = _importable(module_path)
     with open(module_path, "rb") as file:  # noqa: PTH123 - as the original
         source = file.read()

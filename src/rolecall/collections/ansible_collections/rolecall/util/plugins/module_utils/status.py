@@ -42,7 +42,7 @@ def merge_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -
 
 
 def invalid_in(condition: Condition) -> str:
-    """Return what is wrong with a condition in the words of ``operator_sdk.util``, empty if nothing is."""
+    """Return the error of a condition in the words of ``operator_sdk.util``, empty for a valid one."""
     if condition.get("reason") and not REASON.fullmatch(condition["reason"]):
         return "Condition 'reason' must be a single, CamelCase word"
     for key in TIMES:
