@@ -199,6 +199,7 @@ async def test_kubectl_reports_unsupported_requests(control_plane: ControlPlane,
     spdy = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"}
     code, output = await kubectl(control_plane, world, "exec", "web", "--", "true", **spdy)
     assert (code, "over WebSockets only" in output) == (1, True)
+    assert "before 1.31, and the API server before 1.36" in output
     spdy = {"KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
     code, output = await kubectl(control_plane, world, "port-forward", "web", ":80", **spdy)
     assert (code, "over WebSockets only" in output) == (1, True)

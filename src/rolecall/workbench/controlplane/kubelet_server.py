@@ -70,7 +70,7 @@ CERTIFICATES = Layout(Path()).certificates
 TRUE = frozenset({"1", "true"})
 WEBSOCKETS_ONLY = (
     "simulated pods support exec, attach, and port-forward over WebSockets only, with the protocols of kubectl, not "
-    "over SPDY"
+    "over SPDY, which kubectl uses before 1.31, and the API server before 1.36"
 )
 
 
