@@ -219,12 +219,13 @@ KUBERNETES_VERSIONS ?= 1.31 1.32 1.33 1.34 1.35 1.36 1.37
 
 .PHONY: kubernetes-matrix
 kubernetes-matrix: setup ## The samples, the core integration tests, and kubernetes.core's targets (its checkout in DIR) with each version of Kubernetes
+	[ ! -d '$(DIR)' ] || $(UV) pip install --quiet --no-deps --require-hashes --python $(BIN)/python --requirement bench/judges/requirements.txt
 	failed=; for version in $(KUBERNETES_VERSIONS); do \
 	  export ROLECALL_KUBERNETES_VERSION=$$version PATH="$(CURDIR)/$(BIN):$$PATH"; \
 	  echo "== Kubernetes $$version"; \
 	  rolecall cluster binaries && rolecall demo --name matrix && \
 	  pytest tests/integration -m 'core and not alone' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder && \
-	  { [ ! -d '$(DIR)' ] || python -m bench.judges '$(DIR)' --judge kubernetes.core; } || failed="$$failed $$version"; \
+	  { [ ! -d '$(DIR)' ] || python -m bench.judges '$(DIR)' --judge kubernetes.core $(JUDGES); } || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
 
