@@ -119,6 +119,6 @@ def test_first_annotation_of_the_operator_changes_no_inputs() -> None:
 )
 def test_digest_of_an_object_shows_any_change_outside_its_status(change: dict[str, Any], *, is_seen: bool) -> None:
     obj: dict[str, Any] = {"kind": "Service", "metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"x": 1}}
-    metadata = {**obj["metadata"], **change.get("metadata", {})}
+    metadata: dict[str, Any] = {**obj["metadata"], **change.get("metadata", {})}
     changed = {**obj, **change, "metadata": metadata}
     assert (digest_of_object(changed) != digest_of_object(obj)) is is_seen

@@ -1,6 +1,7 @@
 """What prune proposes follows from the inventory of a primary, and the command confirms exactly that."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,11 @@ def entry(name: str, **fields: object) -> InventoryObject:
     return replace(found, **fields)  # type: ignore[arg-type] # fields of a test
 
 
-def primary(*entries: InventoryObject, proposed: str, **fields: str) -> RawObject:
+def primary(*entries: InventoryObject, proposed: str, **fields: Any) -> RawObject:
     """Return a primary whose inventory proposes the entries with these names."""
     uids = sorted(each.uid for each in entries if each.id.name in proposed)
     confirm = digest_of(("spec", "role"), uids) if proposed else ""
-    inventory = Inventory(**{"spec": "spec", "role": "role", "confirm": confirm} | fields, objects=entries)
+    inventory = replace(Inventory("spec", "role", entries, confirm=confirm), **fields)
     return {"metadata": {"name": "one", "annotations": {INVENTORY_ANNOTATION: inventory.to_text()}}}
 
 
