@@ -28,6 +28,7 @@ from rolecall.runner.prune.inventory import (
     Inputs,
     Inventory,
     InventoryObject,
+    confirmation_of,
     digest_of,
 )
 from rolecall.runner.prune.observations import ObjectId, Observations
@@ -195,7 +196,7 @@ def decide(  # noqa: PLR0913 - two clocks, the past, and the present
     obsolete = tuple(each for each in inventory.obsolete if each.seen)
     why_asking = _why_asking(inventory, run, options, obsolete)
     proposed = tuple(each for each in obsolete if why_asking or each.asks)
-    confirm = digest_of(run.inputs[:2], sorted(each.uid for each in proposed)) if proposed else ""
+    confirm = confirmation_of(run.inputs, proposed) if proposed else ""
     inventory = replace(inventory, confirm=confirm)
     if proposed and not why_asking:
         why_asking = "the role or its variables changed"

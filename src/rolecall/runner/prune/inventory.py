@@ -8,7 +8,7 @@ has no digests of the spec and the role, so that what its runs no longer name lo
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
@@ -98,7 +98,7 @@ class Inventory:
             objects = tuple(_read_object(each) for each in content["objects"])
             names = ("spec", "role", "by", "stable", "confirm")
             texts = {name: _text(content.get(name, "")) for name in names}
-            waiting = {_read_id(each[:4]): _text(each[4]) for each in content.get("waiting", ())}
+            waiting = {_read_id(found): _text(why) for *found, why in content.get("waiting", ())}
             return cls(objects=objects, waiting=waiting, **texts)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return cls()
@@ -163,6 +163,11 @@ def digest_of_object(obj: RawObject) -> str:
         if isinstance(each, dict) and each.get("subresource") != "status"
     ]
     return _digest({**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata})
+
+
+def confirmation_of(inputs: Sequence[str], objects: Iterable[InventoryObject]) -> str:
+    """Return the digest by which a person confirms the deletion of exactly these objects, with these inputs."""
+    return digest_of(list(inputs[:2]), sorted(each.uid for each in objects))
 
 
 def digest_of(*values: object) -> str:

@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.prune.inventory import Inventory, InventoryObject, digest_of
+from rolecall.runner.prune.inventory import Inventory, InventoryObject, confirmation_of
 from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION
 
 
@@ -31,7 +31,6 @@ def proposal_of(primary: RawObject) -> Proposal | None:
     inventory = Inventory.of(primary)
     obsolete = tuple(each for each in inventory.obsolete if each.seen)
     for objects in (obsolete, tuple(each for each in obsolete if each.asks)):
-        uids = sorted(each.uid for each in objects)
-        if objects and inventory.confirm == digest_of((inventory.spec, inventory.role), uids):
+        if objects and inventory.confirm == confirmation_of((inventory.spec, inventory.role), objects):
             return Proposal(objects, inventory.confirm)
     return None

@@ -59,7 +59,7 @@ def test_any_other_json_counts_as_empty(content: object) -> None:
     forged = json.dumps({"by": "me", "spec": "1", "objects": [content]})
     assert Inventory.of(primary_with(forged)) == Inventory()
     waiting = json.dumps({"by": "me", "spec": "1", "objects": [], "waiting": [content]})
-    assert Inventory.of(primary_with(waiting)) == Inventory()
+    assert not Inventory.of(primary_with(waiting)).objects
 
 
 @given(st.integers(0, 300))
@@ -86,7 +86,8 @@ def test_inputs_do_not_include_what_the_operator_writes(change: dict[str, Any]) 
 def test_labels_and_annotations_are_no_edit_of_the_spec() -> None:
     """But a deletion isn't sent if they changed since the run."""
     before = inputs_of(PRIMARY, {})
-    for metadata in ({"labels": {}}, {"annotations": {"own": "y"}}):
+    changes: list[dict[str, Any]] = [{"labels": {}}, {"annotations": {"own": "y"}}]
+    for metadata in changes:
         after = inputs_of({**PRIMARY, "metadata": PRIMARY["metadata"] | metadata}, {})
         assert after[:2] == before[:2]
         assert after != before

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject, digest_of
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory, InventoryObject, confirmation_of
 from rolecall.runner.prune.observations import ObjectId
 from rolecall.runner.reconcile.proposals import proposal_of
 
@@ -21,8 +21,8 @@ def entry(name: str, **fields: object) -> InventoryObject:
 
 def primary(*entries: InventoryObject, proposed: str, **fields: Any) -> RawObject:
     """Return a primary whose inventory proposes the entries with these names."""
-    uids = sorted(each.uid for each in entries if each.id.name in proposed)
-    confirm = digest_of(("spec", "role"), uids) if proposed else ""
+    found = [each for each in entries if each.id.name in proposed]
+    confirm = confirmation_of(("spec", "role"), found) if proposed else ""
     inventory = replace(Inventory("spec", "role", entries, confirm=confirm), **fields)
     return {"metadata": {"name": "one", "annotations": {INVENTORY_ANNOTATION: inventory.to_text()}}}
 
