@@ -48,9 +48,22 @@ def mark_for(owner_uid: str, group: str, kind: str, key: ObjectKey) -> str:
     return f"{owner_uid}:{group}/{kind}:{key.namespace}/{key.name}"
 
 
-def marked_primary(obj: RawObject) -> str:
-    """Return the uid of the primary in the mark of an object, empty if there is none."""
-    return (annotation_of(obj, MADE_FOR_ANNOTATION) or "").partition(":")[0]
+def marked_primary(obj: RawObject, group: str) -> str:
+    """Return the uid of the primary for which an object of this group was made; empty if its mark doesn't name itself.
+
+    Controllers copy annotations: a ReplicaSet has the mark of its Deployment.
+    """
+    uid, _, named = (annotation_of(obj, MADE_FOR_ANNOTATION) or "").partition(":")
+    return uid if named and mark_for(uid, group, kind_of(obj), ObjectKey.of_object(obj)) == f"{uid}:{named}" else ""
+
+
+def kind_of(obj: RawObject) -> str:
+    """Return the kind of an object; items of lists and rows of tables have none, so the one in their mark counts."""
+    kind = str(obj.get("kind") or "")
+    if kind not in ("", "PartialObjectMetadata"):
+        return kind
+    named = (annotation_of(obj, MADE_FOR_ANNOTATION) or "").partition(":")[2]
+    return named.partition(":")[0].rpartition("/")[2]
 
 
 def is_helms(obj: RawObject) -> bool:
@@ -85,7 +98,7 @@ def with_mark(obj: RawObject, mark: str | None) -> RawObject:
 
 
 def without_removed_word(obj: RawObject) -> RawObject:
-    """Return a merge patch without the null that removes ``rolecall.dev/prune``.
+    """Return the body of a write without the null that removes ``rolecall.dev/prune``.
 
     A client that compares with the last applied definition sends it, because a user's definition had the annotation.
     """

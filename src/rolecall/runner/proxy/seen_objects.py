@@ -18,6 +18,7 @@ from rolecall.runner.proxy.made_for import (
     MADE_FOR_ANNOTATION,
     is_helms,
     is_prunable,
+    kind_of,
     mark_for,
     marked_primary,
 )
@@ -61,23 +62,17 @@ def is_own(obj: RawObject, owner: Owner, group: str, kind: str) -> bool:
 
 def seen_object(info: RequestInfo, obj: RawObject, owner: Owner, now: float) -> SeenObject:
     """Return an object in the response to a request as a SeenObject; ``now`` is the wall clock time in seconds."""
-    kind = _kind_of(info, obj)
-    if kind in ("PartialObjectMetadata", ""):  # a row of a table, or an item of a list: its mark has the kind
-        named = annotation_of(obj, MADE_FOR_ANNOTATION) or ""
-        kind = named.partition(":")[2].partition(":")[0].rpartition("/")[2]
-    primary = marked_primary(obj)
+    primary = marked_primary(obj, info.group)
     made_for = primary if primary not in (owner.uid, "") and uid_of(obj) != owner.uid else ""
     waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj, now)  # the run is what the primary waits for
-    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner, info.group, kind), waits_for, made_for)
-
-
-def _kind_of(info: RequestInfo, obj: RawObject) -> str:
-    return str(obj.get("kind") or _KINDS.get(info.resource, ""))  # items of lists have none
+    return SeenObject(
+        ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner, info.group, kind_of(obj)), waits_for, made_for
+    )
 
 
 def why_waiting(info: RequestInfo, obj: RawObject, now: float) -> str:
     """Return why an object isn't in a final state, empty if it is. A Job waits until it has finished."""
-    kind, status = _kind_of(info, obj), status_of(obj)
+    kind, status = str(obj.get("kind") or _KINDS.get(info.resource, "")), status_of(obj)  # items of lists have none
     if (info.group, kind) == ("batch", "Job"):
         ended = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
         if not ended & {"Complete", "Failed"}:

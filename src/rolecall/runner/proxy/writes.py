@@ -187,10 +187,11 @@ class Writes:
             run.found_dependent(resource, ownership)
         try:
             references, annotations = _dropped(request, obj, existing or {}, ownership)
-            kept = with_kept(obj, references, annotations, run.owner)
+            given = without_removed_word(obj)
+            kept = with_kept(given, references, annotations, run.owner)
             changed = kept if ownership is None else with_owner(kept, run.owner, ownership)
             changed = _with_own_annotations(request, resource, key, changed, existing)
-            keeps = kept is not obj or (
+            keeps = kept is not given or (
                 info.verb == "update" and annotation_of(changed, MADE_FOR_ANNOTATION) is not None
             )
             if changed is not obj:
@@ -422,7 +423,7 @@ def _with_own_annotations(
     info, gvk = request.info, resource.gvk
     if _is_merge(request):
         given = (metadata_of(obj).get("annotations") or {}).get(MADE_FOR_ANNOTATION)
-        return without_removed_word(obj if given is None else with_mark(obj, None))
+        return obj if given is None else with_mark(obj, None)
     mark = None
     if info.verb == "create":
         if key.name and not info.is_dry_run and may_get_mark(gvk.group, gvk.kind, obj):

@@ -70,6 +70,9 @@ class Observations:
     shared: set[tuple[ObjectId, str]] = field(default_factory=set)
     """Receives each of ``others``, with the uid of its primary, at once."""
 
+    _shown: set[ObjectId] = field(default_factory=set)
+    """The objects that it has requested by name, and whose marks it has seen."""
+
     _ids: set[ObjectId] = field(default_factory=set)
     _uids: set[str] = field(default_factory=set)
     _collections: set[tuple[str, str, str]] = field(default_factory=set)
@@ -110,9 +113,10 @@ class Observations:
             self.doubt(f"the API server doesn't serve {describe(info)}")
 
     def _note_others(self, info: RequestInfo, requested: ObjectId, seen: tuple[SeenObject, ...] | None) -> None:
-        if seen is None and requested not in self.others:
+        if seen is None and requested not in self._shown:
             self.unseen.setdefault(requested, info.version)
         for each in seen or ():
+            self._shown.add(requested)
             self.unseen.pop(requested, None)
             if each.made_for:
                 self.found_other(requested, Other(info.version, each.uid, each.made_for))

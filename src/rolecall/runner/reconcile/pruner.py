@@ -83,7 +83,7 @@ class _Memory:
     obsolete_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When this process saw for the first time that an object (its uid) is obsolete since then, monotonic."""
 
-    told: tuple[str, ...] = ()
+    told: set[str] = field(default_factory=set)
     """What the last Events said."""
 
 
@@ -142,6 +142,8 @@ class Pruner:
             reasons.append(str(error))
         if is_reached:
             logger.info("Nothing is pruned: the run may have left out objects", reasons=reasons)
+            if inventory.obsolete:
+                self._tell_reasons(context, reasons)
         return Pruning(texts={"reasons": tuple(reasons)} if reasons else {})
 
     def _doubts(self, context: ReconcileContext, options: PruneOptions | None) -> list[str]:
@@ -320,14 +322,20 @@ class Pruner:
         waits: Mapping[ObjectId, float],
     ) -> None:
         """Say once what will be deleted, and what it waits for."""
-        known = set(memory.told)
-        memory.told = (*map(str, later), *reasons)
+        known, memory.told = memory.told, memory.told & {*map(str, later), *reasons}
+        memory.told |= set(map(str, later))
         if newly := [each for each in later if str(each) not in known]:
             when = _when(min(waits[each.id] for each in newly))
             logger.info("Objects are obsolete", objects=_listed(newly))
             message = f"No longer named by the role, {when}: {_listed(newly)}"
             self.record_event(context.fresh, EventSpec(NORMAL, "ObjectsObsolete", message))
-        if new := [each for each in reasons if each not in known]:
+        self._tell_reasons(context, reasons)
+
+    def _tell_reasons(self, context: ReconcileContext, reasons: Sequence[str]) -> None:
+        """Say once why obsolete objects aren't deleted yet."""
+        told = self._remember(context.key).told
+        if new := [each for each in reasons if each not in told]:
+            told.update(new)
             logger.info("Obsolete objects wait", reasons=new)
             self.record_event(context.fresh, EventSpec(NORMAL, "PruneWaits", "; ".join(new)))
 
@@ -407,7 +415,7 @@ class Pruner:
         run, uid = context.observations, uid_of(context.obj)
         for found, version in run.unseen.items() if self.pruning else ():
             live = await self._read_unseen(found, version)
-            primary_uid = marked_primary(live)
+            primary_uid = marked_primary(live, found.group)
             if primary_uid not in ("", uid) and uid_of(live) != uid:
                 run.found_other(found, Other(version, uid_of(live), primary_uid))
         for found, other in run.others.items():

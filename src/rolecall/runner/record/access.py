@@ -144,7 +144,7 @@ class AccessSet:
                 self.blocks_deletion |= info.is_write and reference.get("blockOwnerDeletion") is True
             is_opted_in = annotation_of(obj, PRUNE_ANNOTATION) == "true"
             is_permitted = is_opted_in and is_prunable(info.group, str(obj.get("kind")), obj)
-            if info.is_write and (is_permitted or marked_primary(obj) == uid):
+            if info.is_write and (is_permitted or marked_primary(obj, info.group) == uid):
                 self.prunable.add(resource)
 
     @property

@@ -267,7 +267,9 @@ def _prune(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Map
 
 def _was_killed(result: Mapping[str, Any]) -> bool:
     """Return whether a background job ended without a result, which Ansible's wrapper reports with its output."""
-    return "cmd" in result and ("outdata" in result or "Traceback" in to_text(result.get("msg")))
+    message = to_text(result.get("msg"))
+    is_crashed = "cmd" in result and ("outdata" in result or "Traceback" in message)
+    return is_crashed or message == "could not find job"
 
 
 def _bypass(result: Mapping[str, Any]) -> str:

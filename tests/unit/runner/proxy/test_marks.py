@@ -114,6 +114,13 @@ async def test_put_repeats_the_mark_and_the_word_of_the_user_and_sets_none(
         assert api_server.last.json["metadata"].get("annotations") == kept
 
 
+async def test_null_for_the_word_of_the_user_in_a_put_repeats_it(run: Run, api_server: ApiServer) -> None:
+    """The API server would store an empty value."""
+    api_server.add(CM, name="cm", annotations={PRUNE_ANNOTATION: "false"})
+    await run.send("PUT", CM, json=config_map(annotations={PRUNE_ANNOTATION: None}))
+    assert api_server.last.json["metadata"]["annotations"] == {PRUNE_ANNOTATION: "false"}
+
+
 @pytest.mark.parametrize("headers", [MERGE, {"Content-Type": "application/strategic-merge-patch+json"}, APPLY])
 async def test_no_patch_sets_a_mark(marking: Run, api_server: ApiServer, headers: dict[str, str]) -> None:
     api_server.add(CM, name="cm")

@@ -129,6 +129,8 @@ def test_object_that_was_made_for_another_primary_names_it_but_not_the_primary_o
     info = request("", "services")
     assert seen_object(info, marked("other-uid:/Service:ns/a"), OWNER, now=0.0).made_for == "other-uid"
     assert not seen_object(info, marked(), OWNER, now=0.0).made_for
+    copied = {**marked("other-uid:apps/Deployment:ns/a"), "kind": "ReplicaSet"}  # by the Deployment's controller
+    assert not seen_object(request("apps", "replicasets"), copied, OWNER, now=0.0).made_for
     assert not seen_object(info, marked("other-uid:e.com/Shop:ns/a", uid="owner-uid"), OWNER, now=0.0).made_for
 
 

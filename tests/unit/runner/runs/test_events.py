@@ -190,6 +190,20 @@ def test_background_job_is_passed_on() -> None:
     assert [(each.job, each.job_ended) for each in (began, ended)] == [("1.2", False), ("1.2", True)]
 
 
+@pytest.mark.parametrize(
+    "killed",
+    [
+        {"cmd": "m.py", "outdata": "", "msg": "No child processes"},
+        {"cmd": "m.py", "data": "", "msg": "Traceback (most recent call last):\n  json.decoder.JSONDecodeError"},
+        {"msg": "could not find job"},
+    ],
+)
+def test_background_job_that_was_killed_has_not_ended(killed: dict[str, Any]) -> None:
+    """The failure may be hidden by ``failed_when``; the results are those of Ansible's ``async_wrapper``."""
+    event = read_event(raw_event("runner_on_ok", {"ansible_job_id": "1.2", "finished": 1, **killed}))
+    assert (event.job, event.job_ended) == ("1.2", False)
+
+
 def test_label_of_an_item_is_preferred() -> None:
     assert read_event(raw_event("runner_item_on_ok", {"item": {"big": 1}, "_ansible_item_label": "a"})).item == "a"
     assert read_event(raw_event("runner_item_on_ok", {"word": 3, "ansible_loop_var": "word"})).item == "3"
