@@ -21,6 +21,7 @@ MASKS = (
     (r"\bsince \d\d:\d\d\b", "since CLOCK"),
     (r"\b(numZundokos(?:Said)?)=\d+", r"\1=WORDS"),
     (r": \d+ MB above \S+", ": SIZE above BASE"),
+    (r"\bconfirm-prune=[0-9a-f]{16}\b", "confirm-prune=DIGEST"),
     (r"\*{3,}$", "***"),
     (r"\s+", " "),
 )

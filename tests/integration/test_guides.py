@@ -4,6 +4,7 @@
 is, and what lies there.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,12 @@ WRONG_PERIOD = """- group: example.com
 TOGETHER = [guide(f"docs/tutorials/{name}.md") for name in TUTORIALS]
 ALONE = [each for each in GUIDES if each.test == INTEGRATION and each not in TOGETHER]
 LYING_THERE = {"docs/reference/watches.md": {"watches.yaml": WRONG_PERIOD, "roles/x/tasks/main.yml": "[]\n"}}
-(EVENTS,) = [each.command for each in guide("docs/guides/prune.md").steps if "kubectl get events" in each.command]
-BEFORE = {EVENTS: "until kubectl get events | grep --quiet Pruned; do :; done"}
+EVENTS = {
+    each.command: reason[1]
+    for each in guide("docs/guides/prune.md").steps
+    if (reason := re.search(r"kubectl get events .*reason=(\w+)", each.command))
+}
+BEFORE = {command: f"until kubectl get events | grep --quiet {reason}; do :; done" for command, reason in EVENTS.items()}
 """Hidden commands: an Event is written a moment after the change that it reports."""
 
 
