@@ -27,7 +27,9 @@ EVENTS = {
     for each in guide("docs/guides/prune.md").steps
     if (reason := re.search(r"kubectl get events .*reason=(\w+)", each.command))
 }
-BEFORE = {command: f"until kubectl get events | grep --quiet {reason}; do :; done" for command, reason in EVENTS.items()}
+BEFORE = {
+    command: f"until kubectl get events | grep --quiet {reason}; do :; done" for command, reason in EVENTS.items()
+}
 """Hidden commands: an Event is written a moment after the change that it reports."""
 
 

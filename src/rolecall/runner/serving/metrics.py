@@ -150,7 +150,7 @@ class OperatorMetrics:
         self.results = self._gauge("ansible_operator_reconcile_result", text, "GVK", "result")
         text = "Statuses of which the API server rejected or dropped a part, or all"
         self.rejections = self._counter("ansible_operator_status_rejections_total", text, "GVK")
-        text = "Objects that were deleted because runs no longer name them, or with the mode report would have been"
+        text = "Objects that runs no longer name, by mode: delete (deleted) and report (proposed for deletion)"
         self.prunings = self._counter("ansible_operator_pruned_objects_total", text, "GVK", "kind", "mode")
         text = "Objects whose last reconcile failed"
         self.failing = self._gauge("ansible_operator_failing_objects", text, "GVK")
