@@ -236,9 +236,9 @@ class Pruner:
     async def _examined(self, context: ReconcileContext, inventory: Inventory) -> tuple[Inventory, list[str]]:
         """Read what has become obsolete; return the inventory without what can't be pruned, and why a read failed.
 
-        The digest of what was read shows later whether somebody has changed the object since.
+        The digest of what was read shows later whether somebody has changed the object since, so its time starts now.
         """
-        problems = []
+        problems, now = [], max(1, int(self.clock.now()))
         for each in inventory.obsolete:
             if each.seen:
                 continue
@@ -250,7 +250,7 @@ class Pruner:
             if live is None:
                 inventory = inventory.without(each.id)
             else:
-                inventory = inventory.having(replace(each, seen=digest_of_object(live)))
+                inventory = inventory.having(replace(each, since=now, seen=digest_of_object(live)))
         return inventory, problems
 
     async def _own_object(self, context: ReconcileContext, each: InventoryObject) -> RawObject | None:
