@@ -95,7 +95,7 @@ class CompleteRun:
     @property
     def digest(self) -> str:
         """The digest by which runs are compared: of the inputs and the objects, without uids."""
-        return digest_of(self.inputs, sorted(each.id for each in self.own))
+        return digest_of(self.inputs.digests, sorted(each.id for each in self.own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,8 @@ def judge(
     only shows what is named. The digests of the inventory change with its judgement.
     """
     is_new = (inventory.spec, inventory.role) != (inputs.spec, inputs.role)
-    is_edit = inventory.role == inputs.role and bool(inventory.spec)
+    is_users = inputs.generation != inventory.generation or not inputs.generation
+    is_edit = inventory.role == inputs.role and bool(inventory.spec) and is_users
     named = {each.id for each in inventory.objects if is_named(each)}
     if is_new and not (is_complete or named):
         return inventory  # the next run decides
@@ -165,7 +166,8 @@ def judge(
     objects = tuple(judged(each) for each in inventory.objects)
     if not is_new:
         return replace(inventory, objects=objects)
-    return replace(inventory, spec=inputs.spec, role=inputs.role, stable="", confirm="", objects=objects)
+    spec, role, _, generation = inputs
+    return replace(inventory, spec=spec, role=role, generation=generation, objects=objects, stable="", confirm="")
 
 
 def decide(  # noqa: PLR0913 - two clocks, the past, and the present
@@ -196,7 +198,7 @@ def decide(  # noqa: PLR0913 - two clocks, the past, and the present
     obsolete = tuple(each for each in inventory.obsolete if each.seen)
     why_asking = _why_asking(inventory, run, options, obsolete)
     proposed = tuple(each for each in obsolete if why_asking or each.asks)
-    confirm = confirmation_of(run.inputs, proposed) if proposed else ""
+    confirm = confirmation_of(run.inputs.digests, proposed) if proposed else ""
     inventory = replace(inventory, confirm=confirm)
     if proposed and not why_asking:
         why_asking = "the role or its variables changed"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
-from rolecall.kube.metadata import annotation_of, metadata_of
+from rolecall.kube.metadata import annotation_of, generation_of, metadata_of
 from rolecall.kube.references import RawObject
 from rolecall.runner.prune.observations import ObjectId
 
@@ -28,11 +28,21 @@ _FIRST_FORMAT: Final = 8
 
 
 class Inputs(NamedTuple):
-    """The digests of what determines a run: the spec, the role with its variables, and labels and annotations."""
+    """The digests of what determines a run: the spec, the role with its variables, and labels and annotations.
+
+    The generation is that of the primary, 0 for a kind without generations. Without another one, no user has edited the
+    spec: another default of its CRD has changed it.
+    """
 
     spec: str
     role: str
     metadata: str = ""
+    generation: int = 0
+
+    @property
+    def digests(self) -> tuple[str, str, str]:
+        """The inputs, which are the same for equal runs."""
+        return self.spec, self.role, self.metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,9 @@ class Inventory:
 
     spec: str = ""
     role: str = ""
+    generation: int = 0
+    """The generation of the primary with this spec, 0 for a kind without generations."""
+
     objects: tuple[InventoryObject, ...] = ()
     by: str = ""
     """The operator and the role."""
@@ -98,8 +111,9 @@ class Inventory:
             objects = tuple(_read_object(each) for each in content["objects"])
             names = ("spec", "role", "by", "stable", "confirm")
             texts = {name: _text(content.get(name, "")) for name in names}
+            generation = _integer(content.get("generation", 0))
             waiting = {_read_id(found): _text(why) for *found, why in content.get("waiting", ())}
-            return cls(objects=objects, waiting=waiting, **texts)
+            return cls(generation=generation, objects=objects, waiting=waiting, **texts)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return cls()
 
@@ -119,7 +133,7 @@ class Inventory:
         ]
         waiting = [[*each, why] for each, why in sorted(self.waiting.items())]
         texts = {"by": self.by, "spec": self.spec, "role": self.role, "stable": self.stable, "confirm": self.confirm}
-        content = {**texts, "waiting": waiting, "objects": objects}
+        content = {**texts, "generation": self.generation, "waiting": waiting, "objects": objects}
         return json.dumps(content, separators=(",", ":"))
 
 
@@ -128,15 +142,21 @@ def _read_object(raw: Any) -> InventoryObject:
         raise TypeError(f"expected an entry, found {raw!r}")
     *texts, since = raw[:_FIRST_FORMAT]
     asks, seen = raw[_FIRST_FORMAT:] or (False, "")
-    if isinstance(since, bool) or not isinstance(since, int) or not isinstance(asks, bool):
-        raise TypeError(f"expected seconds and whether a person must confirm, found {since!r} and {asks!r}")
+    if not isinstance(asks, bool):
+        raise TypeError(f"expected whether a person must confirm, found {asks!r}")
     version, kind, uid = map(_text, texts[4:])
-    return InventoryObject(_read_id(texts[:4]), version, kind, uid, since, asks, _text(seen))
+    return InventoryObject(_read_id(texts[:4]), version, kind, uid, _integer(since), asks, _text(seen))
 
 
 def _read_id(raw: list[Any]) -> ObjectId:
     group, resource, namespace, name = map(_text, raw)
     return ObjectId(group, resource, namespace, name)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected an integer, found {value!r}")
+    return value
 
 
 def _text(value: object) -> str:
@@ -151,7 +171,8 @@ def inputs_of(primary: RawObject, role: Mapping[str, Any]) -> Inputs:
     annotations = metadata.get("annotations") or {}
     given = {name: value for name, value in annotations.items() if not name.startswith(_OWN_ANNOTATIONS)}
     content = {name: value for name, value in primary.items() if name not in ("metadata", "status")}
-    return Inputs(_digest(content), _digest(role), _digest([metadata.get("labels") or {}, given]))
+    labels = _digest([metadata.get("labels") or {}, given])
+    return Inputs(_digest(content), _digest(role), labels, generation_of(primary))
 
 
 def digest_of_object(obj: RawObject) -> str:

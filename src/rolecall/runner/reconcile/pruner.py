@@ -70,7 +70,7 @@ class _Memory:
     previous: str | None = None
     """The digest of the last run, if that was complete."""
 
-    attempts: dict[Inputs, int] = field(default_factory=dict)
+    attempts: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """How many runs in a row with these inputs have named different sets, or changed something."""
 
     inputs: tuple[str, str] = ("", "")
@@ -231,7 +231,13 @@ class Pruner:
             memory.inputs, memory.named = inputs[:2], set()
         memory.named |= {each.id for each in inventory.objects if run.names(each.id, each.uid)}
         named = memory.named
-        return judge(inventory, inputs, lambda each: each.id in named, self.clock.now(), is_complete=is_complete)
+        return judge(
+            inventory,
+            inputs,
+            lambda each: each.id in named,
+            self.clock.now(),
+            is_complete=is_complete,
+        )
 
     async def _examined(self, context: ReconcileContext, inventory: Inventory) -> tuple[Inventory, list[str]]:
         """Read what has become obsolete; return the inventory without what can't be pruned, and why a read failed.
@@ -268,8 +274,8 @@ class Pruner:
         )
 
     def _await_stability(self, memory: _Memory, inputs: Inputs, decision: Decision) -> Pruning:
-        count = memory.attempts.get(inputs, 0) + 1
-        memory.attempts = {inputs: count}
+        count = memory.attempts.get(inputs.digests, 0) + 1
+        memory.attempts = {inputs.digests: count}
         if count <= MAX_ATTEMPTS:
             return Pruning(decision.again_at, is_stable=False, texts={"reasons": (decision.remark,)})
         reason = f"{count} runs in a row with the same inputs have named different objects, or changed some"
@@ -376,7 +382,7 @@ class Pruner:
         live = await self.primaries.read_again(context.obj)
         if is_paused(live) or is_being_deleted(live):
             raise _StoppedError("the object is paused or being deleted")
-        if await self._inputs(live) != inputs:
+        if (await self._inputs(live)).digests != inputs.digests:
             raise _StoppedError("the object or its role changed")
         if context.interruption is not None or not (self.primaries.may_write() and self.may_delete(context.key)):
             raise _StoppedError("another run is due, or another replica may be the leader")

@@ -37,7 +37,7 @@ def item(name: str, resource: str = "services", since: int = 0, *, asks: bool = 
 
 def inventory_of(names: str, inputs: Inputs = S1) -> Inventory:
     """Return an inventory of these objects, one for each letter, as runs with these inputs have named them."""
-    return Inventory(inputs.spec, inputs.role, tuple(item(name) for name in names))
+    return Inventory(inputs.spec, inputs.role, objects=tuple(item(name) for name in names))
 
 
 def request_for(verb: str, resource: str, name: str = "", group: str = "") -> RequestInfo:
@@ -137,7 +137,7 @@ def test_obsolete_object_is_due_after_its_time_by_both_clocks() -> None:
 
 
 def test_config_map_is_due_after_an_hour() -> None:
-    inventory = Inventory("s1", "role", (item("a"), item("c", "configmaps")))
+    inventory = Inventory("s1", "role", objects=(item("a"), item("c", "configmaps")))
     marked = judged(inventory, run_of("a", S2), 1000)
     assert not stable(marked, run_of("a", S2), 1000 + 3599).due
     assert names(stable(marked, run_of("a", S2), 1000 + 3600).due) == "c"
@@ -180,6 +180,14 @@ def test_new_version_of_the_role_only_proposes() -> None:
         decision = stable(marked, run_of("ab", inputs), 9000)
         assert (decision.due, names(decision.proposed), decision.again_at) == ((), "c", None)
         assert decision.inventory.confirm
+
+
+def test_spec_with_another_default_of_its_crd_only_proposes() -> None:
+    """A changed default reaches all primaries at once, and leaves their generations."""
+    noted, run = replace(ABC, generation=3), run_of("ab", S2)
+    for generation, asks in ((3, True), (4, False)):
+        found = judged(noted, replace(run, inputs=S2._replace(generation=generation)), 1000)
+        assert [each.asks for each in found.obsolete] == [asks]
 
 
 def test_edit_after_a_release_does_not_permit_what_the_release_made_obsolete() -> None:
@@ -238,7 +246,7 @@ def test_what_waits_while_something_is_obsolete_is_not_noted() -> None:
 
 def test_object_that_somebody_created_again_keeps_the_uid_of_the_one_that_is_gone() -> None:
     """So a restored object is never deleted; one that a run has created again is the primary's own."""
-    inventory = Inventory("s1", "role", (replace(item("a"), uid="before"),))
+    inventory = Inventory("s1", "role", objects=(replace(item("a"), uid="before"),))
     restored = run_of("a")
     created = replace(restored, created=frozenset({"uid-a"}))
     assert [each.uid for each in stable(inventory, restored, 1).inventory.objects] == ["before"]

@@ -23,7 +23,7 @@ def primary(*entries: InventoryObject, proposed: str, **fields: Any) -> RawObjec
     """Return a primary whose inventory proposes the entries with these names."""
     found = [each for each in entries if each.id.name in proposed]
     confirm = confirmation_of(("spec", "role"), found) if proposed else ""
-    inventory = replace(Inventory("spec", "role", entries, confirm=confirm), **fields)
+    inventory = replace(Inventory("spec", "role", 0, entries, confirm=confirm), **fields)
     return {"metadata": {"name": "one", "annotations": {INVENTORY_ANNOTATION: inventory.to_text()}}}
 
 

@@ -77,7 +77,7 @@ class Stage:
         role = (await self.pruner._inputs(await self.rig.thing())).role
         inputs = before or Inputs("before-the-edit", "")
         entries = tuple(self.entry(name) for name in self.made)
-        inventory = Inventory(inputs.spec, inputs.role or role, entries, "by")
+        inventory = Inventory(inputs.spec, inputs.role or role, 0, entries, "by")
         text = replace(inventory, **changes).to_text()
         await self.rig.world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
 
@@ -331,7 +331,7 @@ async def test_entry_that_no_run_writes_is_ignored(
     rig = make_rig(world, tmp_path)
     pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True)
     inputs = await pruner._inputs(await rig.thing())
-    inventory = Inventory(inputs.spec, inputs.role, (forged,), "by").to_text()
+    inventory = Inventory(inputs.spec, inputs.role, 0, (forged,), "by").to_text()
     await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: inventory}}})
     thing = await rig.thing()
     outcome = replace(SUCCESS, prune=OPTIONS)
