@@ -161,7 +161,9 @@ class Pruner:
 
     async def _note(self, context: ReconcileContext, inventory: Inventory) -> None:
         """Note what a run that isn't complete has named: that is needed with these inputs."""
-        self._remember(context.key).previous = None
+        memory = self._remember(context.key)
+        memory.previous = None
+        memory.created |= context.observations.created
         if inventory.objects:
             judged = await self._judged(context, inventory, await self._inputs(context.obj), is_complete=False)
             await self._write(context.fresh, judged)
@@ -170,7 +172,8 @@ class Pruner:
         primary, memory, run = context.fresh, self._remember(context.key), context.observations
         previous, memory.previous = memory.previous, None
         inputs = await self._inputs(context.obj)
-        own = await self._own_objects(run)
+        memory.created |= run.created
+        own = await self._without_restored(context, inventory, await self._own_objects(run))
         for each in [each for each in inventory.objects if await self._is_forged(each)]:
             logger.warning("Ignoring an invalid entry of the inventory", entry=str(each), resource=each.id.resource)
             inventory = inventory.without(each.id)
@@ -180,7 +183,6 @@ class Pruner:
         known_at, monotonic = memory.obsolete_at, self.clock.monotonic()
         seen = {(each.uid, each.since) for each in inventory.obsolete}
         memory.obsolete_at = {each: known_at.get(each, monotonic) for each in seen}
-        memory.created |= run.created
         confirmed = annotation_of(primary, CONFIRM_ANNOTATION) or ""
         complete = CompleteRun(inputs, own, run, frozenset(memory.created), confirmed)
         memory.previous = complete.digest
@@ -266,12 +268,35 @@ class Pruner:
             live = await self.primaries.client.get(GVK(each.id.group, each.version, each.kind), each.id.key)
         except NotFoundError:
             return None
-        is_shared = (each.id, owner.uid) in self.shared
-        return (
-            live
-            if uid_of(live) == each.uid and is_own(live, owner, each.id.group, each.kind) and not is_shared
-            else None
-        )
+        if not is_own(live, owner, each.id.group, each.kind) or (each.id, owner.uid) in self.shared:
+            return None
+        if uid_of(live) != each.uid:
+            await self._unmark_restored(context, replace(each, uid=uid_of(live)))
+            return None
+        return live
+
+    async def _without_restored(
+        self, context: ReconcileContext, inventory: Inventory, own: tuple[InventoryObject, ...]
+    ) -> tuple[InventoryObject, ...]:
+        """Return the own objects without those that take the place of others, and that no run has created."""
+        uids = {each.id: each.uid for each in inventory.objects}
+        created = self._remember(context.key).created
+        restored = [each for each in own if uids.get(each.id, each.uid) != each.uid and each.uid not in created]
+        for each in restored:
+            await self._unmark_restored(context, each)
+        return tuple(each for each in own if each not in restored)
+
+    async def _unmark_restored(self, context: ReconcileContext, restored: InventoryObject) -> None:
+        """Remove the mark of an object that somebody has restored, so that it stays, whatever becomes of its entry."""
+        if not self.primaries.may_write():
+            return
+        try:
+            gvk = GVK(restored.id.group, restored.version, restored.kind)
+            written = await self._annotate(gvk, restored.id.key, restored.uid, {MADE_FOR_ANNOTATION: None})
+            self.primaries.own_writes.record_write((self.watch.gvk, context.key), written)
+            logger.info("Keeping an object that no run has created", object=str(restored))
+        except KubeError as error:
+            logger.warning("Failed to unmark a restored object", object=str(restored), reason=str(error))
 
     def _await_stability(self, memory: _Memory, inputs: Inputs, decision: Decision) -> Pruning:
         count = memory.attempts.get(inputs.digests, 0) + 1

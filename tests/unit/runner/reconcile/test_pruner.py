@@ -85,13 +85,15 @@ class Stage:
         """Return the inventory of the Thing."""
         return Inventory.of(await self.rig.thing())
 
-    async def run_ended(
+    async def run_ended(  # noqa: PLR0913 - what a run can do
         self,
         *names: str,
         after: str | None = None,
         mode: str = "delete",
         outcome: Outcome = SUCCESS,
         others: Any = None,
+        named: tuple[str, ...] = (),
+        created: str = "",
     ) -> Pruning:
         """Let a run end that has named these objects."""
         prune: dict[str, Any] = {"options": {"after": after, "mode": mode, "skips": []}}
@@ -104,9 +106,19 @@ class Stage:
             entry = self.entry(name)
             context.observations.own[entry.id] = Own("v1", entry.uid)
             context.observations._ids.add(entry.id)
+        context.observations._ids |= {self.entry(name).id for name in named}
+        context.observations.created |= {created} - {""}
         for found, other in (others or {}).items():
             context.observations.found_other(found, other)
         return await self.pruner.run_ended(context)
+
+    async def edit(self, text: str) -> None:
+        """Change the spec of the Thing."""
+        await self.rig.world.patch(THING, "one", {"spec": {"text": text}})
+
+    async def is_own(self, name: str) -> bool:
+        """Return whether a ConfigMap has a mark, so that a run sees it as the Thing's own."""
+        return annotation_of(await self.rig.world.get(CONFIG_MAP, name), MADE_FOR_ANNOTATION) is not None
 
     async def live(self) -> set[str]:
         """Return the names of the ConfigMaps."""
@@ -238,6 +250,37 @@ async def test_object_created_again_by_somebody_is_kept(world: World, tmp_path: 
     for _ in range(3):
         await stage.run_ended("a", after="0")
     assert await stage.live() == {"a", "b"}
+
+
+@pytest.mark.parametrize("names_at_first", [True, False])
+async def test_restored_object_is_kept_however_often_the_spec_changes(
+    world: World, tmp_path: Path, *, names_at_first: bool
+) -> None:
+    """It has a mark that names itself, and the role names it again; no run has created it, so it loses the mark."""
+    stage = await staged(world, tmp_path, "a", "b")
+    await world.delete(CONFIG_MAP, "b")
+    restored = await stage.make("b")
+    for number, is_named in enumerate([names_at_first, False, True, False]):
+        await stage.edit(f"edit {number}")
+        for _ in range(3):
+            names = ["a", "b"] if is_named and await stage.is_own("b") else ["a"]
+            await stage.run_ended(*names, named=("a", "b") if is_named else (), after="0")
+    assert await stage.live() == {"a", "b"}
+    live = await world.get(CONFIG_MAP, "b")
+    assert (uid_of(live), annotation_of(live, MADE_FOR_ANNOTATION)) == (uid_of(restored), None)
+
+
+async def test_object_that_a_failed_run_has_created_again_is_the_primarys_own(world: World, tmp_path: Path) -> None:
+    stage = await staged(world, tmp_path, "a", "b")
+    await stage.run_ended("a", "b")
+    await stage.run_ended("a", "b")
+    await world.delete(CONFIG_MAP, "b")
+    made = await stage.make("b")
+    await stage.run_ended("b", outcome=FAILURE, created=uid_of(made))
+    await stage.run_ended("a", "b")
+    await stage.run_ended("a", "b")
+    assert annotation_of(await world.get(CONFIG_MAP, "b"), MADE_FOR_ANNOTATION) is not None
+    assert {each.id.name: each.uid for each in (await stage.inventory()).objects}["b"] == uid_of(made)
 
 
 async def test_person_confirms_exactly_what_is_proposed(world: World, tmp_path: Path) -> None:
