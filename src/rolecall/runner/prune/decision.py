@@ -164,10 +164,8 @@ def judge(
         return replace(each, since=max(1, int(now)) if is_complete else PENDING, asks=asks, seen="")
 
     objects = tuple(judged(each) for each in inventory.objects)
-    if not is_new:
-        return replace(inventory, objects=objects)
-    spec, role, _, generation = inputs
-    return replace(inventory, spec=spec, role=role, generation=generation, objects=objects, stable="", confirm="")
+    inventory = replace(inventory, generation=inputs.generation, objects=objects)
+    return replace(inventory, spec=inputs.spec, role=inputs.role, stable="", confirm="") if is_new else inventory
 
 
 def decide(  # noqa: PLR0913 - two clocks, the past, and the present

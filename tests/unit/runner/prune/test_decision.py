@@ -188,6 +188,9 @@ def test_spec_with_another_default_of_its_crd_only_proposes() -> None:
     for generation, asks in ((3, True), (4, False)):
         found = judged(noted, replace(run, inputs=S2._replace(generation=generation)), 1000)
         assert [each.asks for each in found.obsolete] == [asks]
+    undone = judged(noted, replace(run, inputs=S1._replace(generation=5)), 900)  # two edits that nothing is left of
+    found = judged(undone, replace(run, inputs=S2._replace(generation=5)), 1000)
+    assert [each.asks for each in found.obsolete] == [True]
 
 
 def test_edit_after_a_release_does_not_permit_what_the_release_made_obsolete() -> None:
