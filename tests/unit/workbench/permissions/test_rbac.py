@@ -270,16 +270,26 @@ def test_role_that_prunes_needs_to_delete_and_patch_its_dependents(
         ("secrets", {"annotations": {"rolecall.dev/prune": "false"}} | OWNER, False),
         ("secrets", OWNER, False),
         ("secrets", MARKED, True),
+        ("secrets", {"annotations": {"rolecall.dev/made-for": "uid-of-a:/Secret:ns/other"}} | OWNER, False),
         ("persistentvolumeclaims", OPTED_IN | OWNER, False),
     ],
-    ids=["opted in", "marked", "marked for another", "opted out", "no default kind", "in another namespace", "never"],
+    ids=[
+        "opted in",
+        "marked",
+        "marked for another",
+        "opted out",
+        "no default kind",
+        "in another namespace",
+        "copied",
+        "never",
+    ],
 )
 def test_further_kinds_are_pruned_if_a_run_has_written_an_object_with_the_annotation(
     rbac: Run, tmp_path: Path, resource: str, metadata: RawObject, *, is_pruned: bool
 ) -> None:
     add_prune_task(tmp_path)
     kind = "PersistentVolumeClaim" if resource == "persistentvolumeclaims" else "Secret"
-    written = config_map("1", **metadata) | {"kind": kind}
+    written = config_map("1", namespace="ns", **metadata) | {"kind": kind}
     _, printed, _ = rbac(exchange("POST", CONFIG_MAPS.replace("configmaps", resource), written, written, 201))
     assert (rules(printed)["", "", resource] >= PRUNING) is is_pruned
 
@@ -301,5 +311,8 @@ def test_access_set_without_prunable_resources_of_an_older_version_is_read(rbac:
 
 
 def test_role_that_does_not_prune_needs_no_deletion(rbac: Run) -> None:
-    _, printed, _ = rbac(exchange("POST", CONFIG_MAPS, {}, config_map("1", **MARKED), 201), get("a", OWNED))
+    _, printed, _ = rbac(
+        exchange("POST", CONFIG_MAPS, {}, config_map("1", namespace="ns", **MARKED) | {"kind": "Secret"}, 201),
+        get("a", OWNED),
+    )
     assert ("delete", ()) not in rules(printed)["", "", "configmaps"]
