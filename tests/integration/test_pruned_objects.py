@@ -47,10 +47,10 @@ SHARED = Shared(
 )
 
 PLANNED = {
-    "delete": ("  - ConfigMap {}/b: no longer named by the role, deleted after 1s\n", "1 to delete"),
+    "delete": ("  - ConfigMap {}/b: no longer named by the role, deleted after ", "1 to delete"),
     "report": ("  ? ConfigMap {}/b: no longer named by the role, kept, because the mode is report\n", "1 to confirm"),
 }
-"""The line of a plan about the object, and the end of its last line."""
+"""The start of a line of a plan about the object, and the end of the last line."""
 
 
 async def parts(world: World) -> set[str]:
