@@ -128,9 +128,6 @@ class Pruning:
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """``reasons``, ``obsolete``, ``proposed``, and ``deleted`` for people."""
 
-    deletes: int = 0
-    """How many of the obsolete objects later runs delete without asking."""
-
     manifests: tuple[RawObject, ...] = ()
     """The deleted objects, as they were."""
 

@@ -219,7 +219,7 @@ class Pruner:
             "deleted": tuple(f"{kind} {ObjectKey.of_object(each)}" for kind, each in deleted),
         }
         manifests = tuple(each for _, each in deleted)
-        return Pruning(again_at, texts=texts, deletes=len(later), manifests=manifests)
+        return Pruning(again_at, texts=texts, manifests=manifests)
 
     def _remember(self, key: ObjectKey) -> _Memory:
         return self._memory.setdefault(key, _Memory())
