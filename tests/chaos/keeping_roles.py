@@ -9,6 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rolecall.kube.references import GVK
+from tests.support.world import CONFIG_MAP
+
 BASE = """
 - name: Make the base
   kubernetes.core.k8s:
@@ -27,6 +30,7 @@ END = """
 - name: Delete what is no longer needed
   rolecall.util.prune:
     after: 1s
+    mode: delete
 """
 GATE = """
 - name: Look for the gate
@@ -44,8 +48,8 @@ class Keeps:
     """A class of roles; ``because`` is the judgement why what it names only sometimes must stay.
 
     ``changes`` are changes of the spec among which a story picks. ``gate`` is what a story opens and closes:
-    ``object``, ``ready``, or ``file``. ``moves`` names further moves of a story. ``may_go`` matches the parts that may
-    be deleted while the spec doesn't need them.
+    ``object``, ``ready``, ``phase``, ``file``, or ``label`` (of the primary). ``moves`` names further moves of a story.
+    ``may_go`` matches the parts that may be deleted while the spec doesn't need them.
     """
 
     tasks: str
@@ -58,6 +62,14 @@ class Keeps:
     needs: Callable[[Mapping[str, Any]], Collection[str]] = lambda _spec: ()
     handlers: str = ""
     playbook: str = ""
+    release: str = ""
+    """The tasks of another version of the role, which the move ``release`` switches to and back."""
+
+    is_pruned: bool = False
+    """Whether, at the end of a story, a part that the spec switches off must be deleted."""
+
+    part: GVK = CONFIG_MAP
+    """The kind of the parts x and y."""
 
 
 _OBJECT_GATE = GATE.replace("{VERSION}", "v1").replace("{KIND}", "ConfigMap")
@@ -187,6 +199,107 @@ _CHECKED = """
 """
 
 
+_GATED = EXTRA + "  when: gate.stat.exists\n"
+_REQUEUE = """
+- name: Run again later
+  rolecall.util.requeue_after: {time: 1h}
+  when: not gate.stat.exists
+"""
+_BACKGROUND = """
+- name: Make more in the background
+  ansible.builtin.command: {argv: [sleep, "20"]}
+  async: 60
+  poll: 0
+  changed_when: false
+  when: not gate.stat.exists
+"""
+_ELSEHOW = """
+- name: Make more with other credentials
+  kubernetes.core.k8s_info:
+    api_version: v1
+    kind: ConfigMap
+    name: "{{ ansible_operator_meta.name }}-{{ item }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    kubeconfig: "{{ administrator }}"
+  loop: [x, y]
+  when: not gate.stat.exists
+"""
+_TRIED = """
+- name: Show what would change
+  ansible.builtin.command: >-
+    kubectl --namespace {{ ansible_operator_meta.namespace }} label --dry-run=server --overwrite
+    configmap {{ ansible_operator_meta.name }}-x {{ ansible_operator_meta.name }}-y size={{ size }}
+  changed_when: false
+  when: not gate.stat.exists
+"""
+_LABELLED = """
+- name: Make more unless a label of the primary says otherwise
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata:
+        name: "{{ ansible_operator_meta.name }}-{{ item }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
+      data: {size: "{{ size | string }}"}
+  loop: [x, y]
+  vars: {primary: "{{ lookup('vars', '_test_rolecall_dev_keeplabelled') }}"}
+  when: (primary.metadata.labels | default({})).gate | default('') != 'closed'
+"""
+_SWITCHED = EXTRA + "  when: extra | default(true)\n"
+_ROLE_PARTS = """
+- name: Put more
+  vars:
+    place: "/apis/rbac.authorization.k8s.io/v1/namespaces/{{ ansible_operator_meta.namespace }}/roles"
+    name: "{{ ansible_operator_meta.name }}-{{ item }}"
+    metadata: {name: "{{ name }}", labels: {size: "s{{ size }}"}}
+    body: {apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: "{{ metadata }}", rules: []}
+  ansible.builtin.command:
+    argv: [kubectl, replace, --raw, "{{ place }}/{{ name }}", -f, "-"]
+    stdin: "{{ body | to_json }}"
+  loop: [x, y]
+  changed_when: false
+  when: extra | default(true)
+"""
+_APPLIED = _SWITCHED.replace(
+    "    definition:",
+    "    apply: true\n    server_side_apply: {field_manager: role, force_conflicts: true}\n    definition:",
+)
+_KUBECTL = """
+- name: Apply more with kubectl
+  vars:
+    body:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata:
+        name: "{{ ansible_operator_meta.name }}-{{ item }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
+      data: {size: "{{ size | string }}"}
+  ansible.builtin.command:
+    argv: [kubectl, apply, --server-side, --force-conflicts, -f, "-"]
+    stdin: "{{ body | to_json }}"
+  loop: [x, y]
+  changed_when: false
+  when: extra | default(true)
+"""
+_CLONES = """
+- name: Make the parts that the spec names
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ item }}", namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {size: "{{ size | string }}"}
+  loop: "{{ clones | default([], true) }}"
+"""
+_SWITCHES: Sequence[Mapping[str, Any]] = [{"extra": False}, {"extra": True}]
+_EXTRAS = re.compile("[xy]")
+
+
+def _needs_extras(spec: Mapping[str, Any]) -> Collection[str]:
+    return "xy" if spec.get("extra", True) else ""
+
+
 def _indented(text: str) -> str:
     return "".join(f"    {line}\n" if line else "\n" for line in text.splitlines())
 
@@ -235,7 +348,7 @@ KEEPS: Mapping[str, Keeps] = {
         may_go=re.compile(r"config-\d+"),
         needs=lambda spec: [f"config-{spec['size']}"],
     ),
-    "job": Keeps(BASE + _JOB + END, "Jobs are pruned only if the task lists them"),
+    "job": Keeps(BASE + _JOB + END, "Jobs are pruned only if their definitions permit it"),
     "copies": Keeps(
         BASE + _COPIES + END,
         "the role has only looked at the copies, which another controller has made",
@@ -289,11 +402,137 @@ KEEPS: Mapping[str, Keeps] = {
         moves=["new", "new"],
     ),
     "switched": Keeps(
-        BASE + EXTRA + "  when: extra | default(true)\n" + END,
+        BASE + _SWITCHED + END,
         "only what the spec has switched off is obsolete",
-        changes=[{"extra": False}, {"extra": True}],
-        may_go=re.compile("[xy]"),
-        needs=lambda spec: "xy" if spec.get("extra", True) else "",
+        changes=_SWITCHES,
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+        is_pruned=True,
+    ),
+    "put": Keeps(
+        BASE + _ROLE_PARTS + END,
+        "only what the spec has switched off is obsolete",
+        changes=_SWITCHES,
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+        is_pruned=True,
+        part=GVK("rbac.authorization.k8s.io", "v1", "Role"),
+    ),
+    "applied": Keeps(
+        BASE + _APPLIED + END,
+        "only what the spec has switched off is obsolete",
+        changes=_SWITCHES,
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+        is_pruned=True,
+    ),
+    "kubectl": Keeps(
+        BASE + _KUBECTL + END,
+        "only what the spec has switched off is obsolete",
+        changes=_SWITCHES,
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+        is_pruned=True,
+    ),
+    "opted": Keeps(
+        BASE + _SWITCHED.replace("    definition:", '    apply: "{{ size | int % 2 == 0 }}"\n    definition:') + END,
+        "a user has said that x stays, by an annotation or by removing the mark",
+        changes=_SWITCHES,
+        moves=["keep", "keep", ""],
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+    ),
+    "replaced": Keeps(
+        BASE + _SWITCHED.replace("    definition:", "    force: true\n    definition:") + END,
+        "a user has said that x stays, by an annotation or by removing the mark",
+        changes=_SWITCHES,
+        moves=["keep", "keep", ""],
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+    ),
+    "used": Keeps(
+        BASE + _SWITCHED + END.replace("1s", "6s"),
+        "what somebody has changed since it became obsolete is used",
+        moves=["use"],
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+    ),
+    "restored": Keeps(
+        BASE + _SWITCHED + END,
+        "no run has created what was restored from a backup",
+        changes=_SWITCHES,
+        moves=["restore", ""],
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+    ),
+    "cloned": Keeps(
+        BASE + _CLONES + END,
+        "a clone has the mark of another object, and existed before the role named it",
+        moves=["clone"],
+    ),
+    "forged": Keeps(
+        BASE + END,
+        "an entry of an inventory is no authority",
+        moves=["forge"],
+    ),
+    "reporting": Keeps(
+        BASE + _SWITCHED + END.replace("    mode: delete\n", ""),
+        "nobody has confirmed what is proposed now",
+        changes=_SWITCHES,
+        moves=["confirm"],
+    ),
+    "confirmed": Keeps(
+        BASE + _SWITCHED + END.replace("    mode: delete\n", ""),
+        "a person has confirmed only what the spec doesn't need",
+        changes=_SWITCHES,
+        moves=["permit"],
+        may_go=_EXTRAS,
+        needs=_needs_extras,
+    ),
+    "released": Keeps(
+        BASE + EXTRA + END,
+        "what another version of the role leaves out is proposed",
+        moves=["release", "release", ""],
+        release=BASE + END,
+    ),
+    "phase": Keeps(
+        _READY_GATE
+        + BASE
+        + EXTRA
+        + "  when: gate.resources | map(attribute='status.phase') | first | default('') == 'Ready'\n"
+        + END,
+        "while an object that the run has seen isn't final, the role may do less, also with a new spec",
+        gate="phase",
+        changes_while_closed=True,
+    ),
+    "labelled": Keeps(
+        BASE + _LABELLED + END,
+        "labels of the primary are no inputs, so the role names the parts only sometimes",
+        gate="label",
+    ),
+    "requeued": Keeps(
+        _FILE_GATE + BASE + _GATED + _REQUEUE + END,
+        "a role that requests another run hasn't finished, also with a new spec",
+        gate="file",
+        changes_while_closed=True,
+    ),
+    "background": Keeps(
+        _FILE_GATE + BASE + _GATED + _BACKGROUND + END,
+        "a job in the background may still make something, also with a new spec",
+        gate="file",
+        changes_while_closed=True,
+    ),
+    "credentials": Keeps(
+        _FILE_GATE + BASE + _GATED + _ELSEHOW + END,
+        "what is named with other credentials isn't seen, also with a new spec",
+        gate="file",
+        changes_while_closed=True,
+    ),
+    "tried": Keeps(
+        _FILE_GATE + BASE + _GATED + _TRIED + END,
+        "a dry run names, also with a new spec",
+        gate="file",
+        changes_while_closed=True,
     ),
     "helm": Keeps(
         BASE + _HELM + END,

@@ -181,6 +181,16 @@ class Stage:
         condition = {"type": "Ready", "status": str(is_ready), "reason": "Told"}
         await accepted(lambda: self.world.patch(THING, name, {"status": {"conditions": [condition]}}, "status"))
 
+    async def set_phase(self, name: str, phase: str) -> None:
+        """Let an object of another controller report its phase."""
+        if not await self.world.find(THING, name):
+            await self.world.create(f"{{apiVersion: {THING.api_version}, kind: Thing, metadata: {{name: {name}}}}}")
+        await accepted(lambda: self.world.patch(THING, name, {"status": {"phase": phase}}, "status"))
+
+    def release(self, name: str, tasks: str) -> None:
+        """Change the role of a class."""
+        write_role(self.gates.parent, tasks, name)
+
     async def take_lease(self) -> None:
         """Take the Lease of the operator, which ends, and becomes the leader again when it has expired."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -208,7 +218,7 @@ async def stage_of(directory: Path, timeout_seconds: float) -> AsyncIterator[Sta
         await asyncio.to_thread(define, plane)
         definitions = [definition_of(THING), *(definition_of(kind_of(name)) for name in KEEPS)]
         await asyncio.to_thread(Applier(plane.kubeconfig).apply, definitions)
-        _write_project(directory)
+        _write_project(directory, plane.kubeconfig)
         async with await Client.connect(str(plane.kubeconfig)) as client:
             world = World(client, "prune-keeps")
             await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
@@ -222,7 +232,7 @@ async def stage_of(directory: Path, timeout_seconds: float) -> AsyncIterator[Sta
         await asyncio.to_thread(plane.stop)
 
 
-def _write_project(directory: Path) -> None:
+def _write_project(directory: Path, administrator: Path) -> None:
     """Write a role for each class, and the chart."""
     (directory / "gates").mkdir()
     templates = directory / "chart" / "templates"
@@ -244,6 +254,7 @@ def _write_project(directory: Path) -> None:
             content = f"playbook: {name}.yml"
         gvk = kind_of(name)
         variables = {"gates": str(directory / "gates"), "charts": str(directory / "chart")}
+        variables["administrator"] = str(administrator)
         kind = f"group: {gvk.group}, version: {gvk.version}, kind: {gvk.kind}"
         watches.append(f"- {{{kind}, {content}, vars: {json.dumps(variables)}}}\n")
     (directory / "watches.yaml").write_text("".join(watches))

@@ -12,7 +12,6 @@ The exit code is 0 without findings, 1 with findings, and 2 for invalid argument
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
@@ -27,9 +26,10 @@ from aiohttp import web
 
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
-from rolecall.kube.metadata import annotation_of, metadata_of, owner_references_of
+from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION
+from rolecall.runner.prune.inventory import NAMED, Inventory
 from rolecall.runner.reconcile.context import RECONCILE_REQUESTED_AT_ANNOTATION
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
@@ -81,6 +81,7 @@ _TASKS = """
 - name: Delete what is no longer needed
   rolecall.util.prune:
     after: 1s
+    mode: delete
 """
 _GRACE_SECONDS = 0.5
 """A request that was checked against the spec just before a change is in flight."""
@@ -156,7 +157,9 @@ class PruneHistory:
         for obj in await self.world.objects(CONFIG_MAP):
             owner, _, part = metadata_of(obj)["name"].rpartition("-")
             if owner == self.name and part in _PARTS:
-                metadata = {name: metadata_of(obj).get(name) for name in ("labels", "annotations")}
+                annotations = dict(metadata_of(obj).get("annotations") or {})
+                annotations.pop(MADE_FOR_ANNOTATION, None)
+                metadata = {"labels": metadata_of(obj).get("labels"), "annotations": annotations}
                 owners = [(each.kind, each.name == self.name) for each in owner_references_of(obj)]
                 found[part] = {"data": obj.get("data"), "owners": owners, **metadata}
         return found
@@ -241,9 +244,8 @@ class PruneHistory:
         """Wait until the inventory has these parts, and none of them waits for its deletion."""
 
         async def look() -> set[str]:
-            text = annotation_of(await self.world.get(PRIMARY, self.name), INVENTORY_ANNOTATION)
-            objects = json.loads(text)["objects"] if text else []
-            return {each[3].rpartition("-")[2] for each in objects if not each[-1]}
+            found = Inventory.of(await self.world.get(PRIMARY, self.name))
+            return {each.id.name.rpartition("-")[2] for each in found.objects if each.since == NAMED}
 
         what = f"the inventory of {self.name} has {sorted(parts)}"
         await eventually(look, parts.__eq__, self.timeout_seconds, what)

@@ -76,7 +76,9 @@ class Relay:
         unverified = ssl.create_default_context()
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE  # a test's own server, on loopback
         connector = aiohttp.TCPConnector(ssl=unverified, limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=NO_LIMIT)
+        self._session = aiohttp.ClientSession(
+            connector=connector, auto_decompress=False, timeout=NO_LIMIT, skip_auto_headers=("Content-Type",)
+        )
         application = web.Application(client_max_size=_LARGEST_BODY)
         application.router.add_route("*", "/{path:.*}", self._respond)
         self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None)

@@ -10,7 +10,21 @@ from tests.chaos.keeping_stage import stage_of
 from tests.chaos.prune_keeps import Stories
 from tests.support.world import TIMEOUT_SECONDS
 
-KINDS = ("adopted", "changed", "copies", "ends", "lookup", "ready", "shared", "switched")
+KINDS = (
+    "adopted",
+    "changed",
+    "confirmed",
+    "copies",
+    "ends",
+    "lookup",
+    "opted",
+    "phase",
+    "ready",
+    "released",
+    "restored",
+    "shared",
+    "switched",
+)
 FEWEST_RUNS = 30
 """A slow machine does several requests in one run, and deletes objects before their last runs start."""
 
