@@ -133,7 +133,8 @@ SHARED = Shared(
         **files_of("final", is_final=True),
         **{f"roles/chance/tasks/seed-{seed}.yml": tasks_of(seed, can_fail=False) for seed in SEEDS},
         "roles/chance/templates/text.j2": TEMPLATE,
-        "roles/plain/tasks/pruned.yml": CASES["leftover"].tasks + "\n- name: Prune\n  rolecall.util.prune:\n",
+        "roles/plain/tasks/pruned.yml": CASES["leftover"].tasks
+        + "\n- name: Prune\n  rolecall.util.prune: {mode: delete}\n",
         "roles/plain/tasks/outside.yml": (
             "- name: Ask another system\n  ansible.builtin.command: date\n  register: answer\n"
             "  when: asks | default(false)\n"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,32 +11,33 @@ from typing import Any
 import pytest
 
 from rolecall.kube.errors import NotFoundError
-from rolecall.kube.metadata import annotation_of, metadata_of, uid_of
+from rolecall.kube.metadata import annotation_of, metadata_of, resource_version_of, uid_of
 from rolecall.kube.references import GVK
+from rolecall.runner.proxy.made_for import mark_for
+from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory
+from tests.integration.pruned import (
+    CONFIRM,
+    END,
+    MAKE,
+    PRUNE,
+    QUIET_SECONDS,
+    REPORT,
+    become,
+    events,
+    has_inventory,
+    made,
+    parts,
+    reported,
+    run_again,
+    stay,
+    wants,
+)
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.support.world import CONFIG_MAP, EVENT, TIMEOUT_SECONDS, World, always, eventually
+from tests.support.things import THING
+from tests.support.world import CONFIG_MAP, TIMEOUT_SECONDS, World, always, eventually
 
-SECRET = GVK("", "v1", "Secret")
-SERVICE = GVK("", "v1", "Service")
-INVENTORY = "rolecall.dev/inventory"
-PRUNE = "rolecall.dev/prune"
-QUIET_SECONDS = 6.0
-"""Several times as long as an object stays obsolete here."""
+ENDPOINTS = GVK("", "v1", "Endpoints")
 
-MAKE = """
-- name: Make the parts
-  kubernetes.core.k8s:
-    definition:
-      apiVersion: v1
-      kind: "{{ item.split('/')[0] }}"
-      metadata: {name: "{{ item.split('/')[1] }}", namespace: "{{ ansible_operator_meta.namespace }}"}
-  loop: "{{ parts }}"
-"""
-END = """
-- name: Delete what is no longer needed
-  rolecall.util.prune:
-    after: 1s
-"""
 REQUEUE = """
 - name: Run again later
   rolecall.util.requeue_after: {time: 1h}
@@ -48,6 +50,27 @@ JOB = """
   poll: 0
   changed_when: false
   when: starts | default(false)
+"""
+KILLED_JOB = """
+- name: Kill a background job
+  when: pid_file is defined
+  block:
+    - name: Start the job
+      ansible.builtin.shell: {cmd: "echo $PPID > {{ pid_file }}; exec sleep 60"}
+      async: 1000
+      poll: 0
+      changed_when: false
+      register: job
+    - name: Kill its module
+      ansible.builtin.shell: {cmd: "until test -s {{ pid_file }}; do sleep 0.1; done; kill -9 $(cat {{ pid_file }})"}
+      changed_when: false
+    - name: Wait for its end
+      ansible.builtin.async_status: {jid: "{{ job.ansible_job_id }}"}
+      register: ended
+      until: ended.finished | bool
+      retries: 100
+      delay: 0.2
+      failed_when: false
 """
 AS_ANOTHER = """
 - name: Look with other credentials
@@ -75,73 +98,70 @@ GATED = """
     namespace: "{{ ansible_operator_meta.namespace }}"
   register: gate
 """
+LABELLED = """
+- name: Make a part unless a label of the primary says otherwise
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: labelled, namespace: "{{ ansible_operator_meta.namespace }}"}
+  vars: {primary: "{{ lookup('vars', '_test_rolecall_dev_' ~ 'KIND' | lower) }}"}
+  when: (primary.metadata.labels | default({})).part | default('') != 'off'
+"""
+WAITS = """
+- name: Look for what the part needs
+  kubernetes.core.k8s_info:
+    api_version: "{{ api | default('test.rolecall.dev/v1') }}"
+    kind: "{{ kind | default('Thing') }}"
+    name: needed
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: needed
+- name: Make what needs it
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: needing, namespace: "{{ ansible_operator_meta.namespace }}"}
+  when: needs | default(true) and needed.resources | to_json is search(final)
+"""
+FAILS = """
+- name: Make a part that is switched on, or needed because of the gate
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: extra, namespace: "{{ ansible_operator_meta.namespace }}"}
+  when: extra or gate.resources | length > 0
+- name: Fail while there is the gate
+  ansible.builtin.fail: {msg: on purpose}
+  when: gate.resources | length > 0
+"""
+PERMIT = MAKE.replace("metadata: {", "metadata: {annotations: {rolecall.dev/prune: 'true'}, ").replace(
+    "  loop:", '      spec: "{{ claim_spec | default(omit) }}"\n  loop:'
+)
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+PATIENT = END.replace("1s", "8s")
 SHARED = Shared(
     {
         "plain": Role(MAKE + END),
-        "listing": Role(MAKE + END + "    kinds: [{kind: Secret}]\n"),
-        "reporting": Role(MAKE + END + "    mode: report\n"),
+        "permitting": Role(PERMIT + END, "snakeCaseParameters: false"),
+        "reporting": Role(MAKE + REPORT),
         "gated": Role(GATED + MAKE + "  when: gate.resources | length > 0\n" + END),
         "ending": Role(MAKE + "- ansible.builtin.meta: end_play\n  when: ends | default(false)\n" + END),
         "ignoring": Role(
             MAKE + "- ansible.builtin.fail:\n  when: fails | default(false)\n  ignore_errors: true\n" + END
         ),
         "changing": Role(MAKE.replace("[1] }}", "[1] }}-{{ now().timestamp() | string | hash('sha1') }}", 1) + END),
-        "reading": Role(GATED.replace("name: gate", "name: theirs")),
         "silent": Role(MAKE),
         "releasing": Role(MAKE + END),
-        "doubtful": Role(MAKE + REQUEUE + JOB + AS_ANOTHER + DRY + END),
+        "doubtful": Role(MAKE + REQUEUE + JOB + KILLED_JOB + AS_ANOTHER + DRY + END),
         "hidden": Role(MAKE + END + "  no_log: true\n"),
+        "labelled": Role(MAKE + LABELLED + END),
+        "waiting": Role(MAKE + WAITS + END),
+        "failing": Role(GATED + MAKE + FAILS + PATIENT),
+        "old": Role(MAKE + END.replace("mode: delete", "kinds: [{kind: Secret}]")),
     }
 )
-
-
-async def parts(world: World) -> set[str]:
-    """Return the ConfigMaps and Secrets of a namespace, except those of Kubernetes itself."""
-    found = {
-        f"{gvk.kind}/{metadata_of(obj)['name']}" for gvk in (CONFIG_MAP, SECRET) for obj in await world.objects(gvk)
-    }
-    return found - {"ConfigMap/kube-root-ca.crt"}
-
-
-async def become(world: World, expected: set[str]) -> None:
-    """Wait until exactly these objects exist."""
-    await eventually(lambda: parts(world), expected.__eq__, TIMEOUT_SECONDS, f"only {sorted(expected)}")
-
-
-async def stay(world: World, expected: set[str]) -> None:
-    """Check that these objects exist for a while."""
-    await always(lambda: parts(world), expected.issubset, QUIET_SECONDS, f"{sorted(expected)} stay")
-
-
-async def wants(thing: Thing, *wanted: str, **others: Any) -> None:
-    """Change the parts that an object has."""
-    await thing.patch({"spec": {"parts": list(wanted), **others}})
-
-
-async def has_inventory(thing: Thing, *names: str) -> None:
-    """Wait until the inventory names these objects."""
-
-    def holds(obj: dict[str, Any]) -> bool:
-        text = annotation_of(obj, INVENTORY) or ""
-        return all(f'"{name}"' in text for name in names)
-
-    await thing.world.wait_for(thing.gvk, thing.name, holds)
-
-
-async def made(thing: Thing, *wanted: str, **others: Any) -> None:
-    """Create an object with parts, and wait until its inventory has them."""
-    await thing.create({"parts": list(wanted), **others})
-    await has_inventory(thing, *(name.split("/")[1] for name in wanted))
-
-
-async def events(world: World) -> dict[str, str]:
-    """Return the message of each Event by its reason."""
-    return {obj["reason"]: obj["message"] for obj in await world.objects(EVENT)}
-
-
-async def reported(world: World, reason: str) -> None:
-    """Wait until an Event with this reason exists."""
-    await eventually(lambda: events(world), lambda found: reason in found, TIMEOUT_SECONDS, f"the Event {reason}")
 
 
 async def test_part_that_is_switched_off_is_deleted_and_comes_back(world: World, things: Things) -> None:
@@ -176,28 +196,106 @@ async def test_role_without_the_task_deletes_nothing_and_has_no_inventory(world:
     await become(world, {"ConfigMap/a", "ConfigMap/b"})
     await wants(one, "ConfigMap/a")
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
-    assert annotation_of(await one.get(), INVENTORY) is None
+    assert annotation_of(await one.get(), INVENTORY_ANNOTATION) is None
 
 
-async def test_kinds_are_deleted_only_if_listed(world: World, things: Things) -> None:
-    plain, listing = things["plain"], things["listing"]
-    await made(plain, "ConfigMap/a", "Secret/kept")
-    await made(listing, "ConfigMap/b", "Secret/deleted")
+async def test_other_kinds_are_deleted_only_if_their_definitions_permit_it(world: World, things: Things) -> None:
+    plain, permitting = things["plain"], things["permitting"]
+    await plain.create({"parts": ["ConfigMap/a", "Secret/kept"]})
+    await has_inventory(plain, "a")
+    await made(permitting, "ConfigMap/b", "Secret/deleted")
     await wants(plain, "ConfigMap/a")
-    await wants(listing, "ConfigMap/b")
+    await wants(permitting, "ConfigMap/b")
     await become(world, {"ConfigMap/a", "ConfigMap/b", "Secret/kept"})
     await stay(world, {"Secret/kept"})
 
 
-async def test_report_mode_deletes_nothing(world: World, things: Things) -> None:
+async def test_claim_is_never_deleted(world: World, things: Things) -> None:
+    """What an author writes into its definition permits nothing."""
+    one = things["permitting"]
+    await made(one, "ConfigMap/a", "ConfigMap/gone")
+    await one.patch({"spec": {"parts": ["PersistentVolumeClaim/data"], "claim_spec": CLAIM_SPEC}})
+    await become(world, {"ConfigMap/a", "ConfigMap/gone", "PersistentVolumeClaim/data"})
+    await one.patch({"spec": {"parts": ["ConfigMap/a", "ConfigMap/gone"], "claim_spec": None}})
+    await run_again(one, 2)
+    await wants(one, "ConfigMap/a")
+    await become(world, {"ConfigMap/a", "PersistentVolumeClaim/data"})
+    await stay(world, {"PersistentVolumeClaim/data"})
+
+
+async def test_option_of_the_first_edition_fails_and_names_the_annotation(things: Things) -> None:
+    one = things["old"]
+    await one.create({"parts": []})
+    await one.fails('rolecall.dev/prune: "true"')
+
+
+async def digest_in(world: World, reason: str = "PruneProposed") -> str:
+    """Return the digest that an Event asks a person to write."""
+    found = re.search(rf"{re.escape(CONFIRM)}\W*([0-9a-f]{{16}})\b", await reported(world, reason))
+    assert found is not None
+    return found[1]
+
+
+async def confirm(thing: Thing, digest: str) -> None:
+    """Confirm a proposal like a person, and wait until the operator has removed the confirmation."""
+    await thing.patch({"metadata": {"annotations": {CONFIRM: digest}}})
+    await thing.world.wait_for(thing.gvk, thing.name, lambda obj: annotation_of(obj, CONFIRM) is None)
+
+
+async def test_report_mode_proposes_and_the_right_confirmation_deletes(world: World, things: Things) -> None:
+    """The default mode: a digest of something else deletes nothing, and each is removed."""
     one = things["reporting"]
     await made(one, "ConfigMap/a", "ConfigMap/b")
+    await confirm(one, "0123456789abcdef")
     await wants(one, "ConfigMap/a")
-    await reported(world, "ObjectsObsolete")
+    digest = await digest_in(world)
+    message = (await events(world))["PruneProposed"]
+    assert f"ConfigMap {world.namespace}/b" in message
+    assert "the mode is report" in message
+    await confirm(one, "0123456789abcdef")
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
-    found = await events(world)
-    assert "the mode is report" in found["ObjectsObsolete"]
-    assert "Pruned" not in found
+    assert not (await events(world)).keys() & {"Pruned", "ObjectsObsolete"}
+    await confirm(one, digest)
+    await become(world, {"ConfigMap/a"})
+    assert f"ConfigMap {world.namespace}/b" in await reported(world, "Pruned")
+
+
+async def test_used_confirmation_permits_nothing_further(world: World, things: Things) -> None:
+    one = things["reporting"]
+    await made(one, "ConfigMap/a", "ConfigMap/b", "ConfigMap/c")
+    await wants(one, "ConfigMap/a", "ConfigMap/b")
+    first = await digest_in(world)
+    await confirm(one, first)
+    await become(world, {"ConfigMap/a", "ConfigMap/b"})
+    await wants(one, "ConfigMap/a")
+    await proposes(one, "b")
+    await confirm(one, first)
+    await stay(world, {"ConfigMap/a", "ConfigMap/b"})
+
+
+async def test_confirmation_of_an_earlier_proposal_deletes_nothing(world: World, things: Things) -> None:
+    """A person has seen that one object goes, and now two would."""
+    one = things["reporting"]
+    await made(one, "ConfigMap/a", "ConfigMap/b", "ConfigMap/c")
+    await wants(one, "ConfigMap/a", "ConfigMap/b")
+    first = await proposes(one, "c")
+    await wants(one, "ConfigMap/a")
+    second = await proposes(one, "b", "c")
+    assert first != second
+    await confirm(one, first)
+    await stay(world, {"ConfigMap/a", "ConfigMap/b", "ConfigMap/c"})
+    await confirm(one, second)
+    await become(world, {"ConfigMap/a"})
+
+
+async def proposes(thing: Thing, *names: str) -> str:
+    """Wait until the deletion of exactly these objects is proposed, and return what confirms it."""
+
+    def holds(obj: dict[str, Any]) -> bool:
+        found = Inventory.of(obj)
+        return bool(found.confirm) and {each.id.name for each in found.obsolete} == set(names)
+
+    return Inventory.of(await thing.world.wait_for(thing.gvk, thing.name, holds)).confirm
 
 
 async def test_part_that_depends_on_something_else_stays(world: World, things: Things) -> None:
@@ -206,11 +304,112 @@ async def test_part_that_depends_on_something_else_stays(world: World, things: T
     one = things["gated"]
     await made(one, "ConfigMap/a")
     await world.delete(CONFIG_MAP, "gate")
-    for number in range(3):
-        runs = one.runs()
-        await one.patch({"metadata": {"annotations": {"rolecall.dev/reconcile-requested-at": str(number)}}})
-        await one.runs_at_least(runs + 1)
+    await run_again(one, 3)
     await stay(world, {"ConfigMap/a"})
+
+
+async def test_part_that_depends_on_a_label_of_the_primary_stays(world: World, things: Things) -> None:
+    """Labels are no inputs, so the role names the object only sometimes."""
+    one = things["labelled"]
+    await made(one, "ConfigMap/a")
+    await has_inventory(one, "labelled")
+    await one.patch({"metadata": {"labels": {"part": "off"}}})
+    await run_again(one, 3)
+    await wants(one, "ConfigMap/a", "ConfigMap/b")
+    await stay(world, {"ConfigMap/a", "ConfigMap/labelled"})
+
+
+STATES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "phase": (
+        THING.api_version,
+        '"phase": "Ready"',
+        {"status": {"phase": "Ready"}},
+        {"status": {"phase": "Creating"}},
+    ),
+    "available": (
+        THING.api_version,
+        '"status": "True"',
+        {"status": {"conditions": [{"type": "Available", "status": "True"}]}},
+        {"status": {"conditions": [{"type": "Available", "status": "False"}]}},
+    ),
+    "progressing": (
+        THING.api_version,
+        '"status": "False"',
+        {"status": {"conditions": [{"type": "Progressing", "status": "False"}]}},
+        {"status": {"conditions": [{"type": "Progressing", "status": "True"}]}},
+    ),
+    "endpoints": ("v1", '"ip"', {"subsets": [{"addresses": [{"ip": "10.0.0.1"}]}]}, {"subsets": []}),
+}
+"""For a kind of state: the version, what the role looks for, and the object in its final state and in another one."""
+
+
+async def set_needed(world: World, state: str, *, is_final: bool) -> None:
+    """Make what a part needs, in this state."""
+    api_version, _, final, other = STATES[state]
+    gvk = THING if api_version == THING.api_version else ENDPOINTS
+    if not await world.find(gvk, "needed"):
+        await world.create(f"{{apiVersion: {api_version}, kind: {gvk.kind}, metadata: {{name: needed}}}}")
+    await world.patch(gvk, "needed", final if is_final else other, "status" if gvk == THING else "")
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_nothing_is_deleted_while_something_is_not_final(world: World, things: Things, state: str) -> None:
+    """The role makes a part only when another object is ready; also if the spec changes while it isn't."""
+    one, (api_version, final, *_) = things["waiting"], STATES[state]
+    kind = "Endpoints" if state == "endpoints" else "Thing"
+    await set_needed(world, state, is_final=True)
+    await made(one, "ConfigMap/a", final=final, api=api_version, kind=kind)
+    await has_inventory(one, "needing")
+    await set_needed(world, state, is_final=False)
+    await wants(one, "ConfigMap/a", "ConfigMap/b")
+    assert "needed" in await reported(world, "PruneWaits")
+    await stay(world, {"ConfigMap/a", "ConfigMap/needing"})
+    await set_needed(world, state, is_final=True)
+    await run_again(one, 3)
+    await stay(world, {"ConfigMap/a", "ConfigMap/needing"})
+    await wants(one, "ConfigMap/a", needs=False)
+    await become(world, {"ConfigMap/a"})
+
+
+@pytest.mark.parametrize("state", ["phase", "endpoints"])
+async def test_object_that_is_never_final_holds_up_nothing(world: World, things: Things, state: str) -> None:
+    """It wasn't final for the same reason when everything was named."""
+    one, (api_version, *_) = things["waiting"], STATES[state]
+    kind = "Endpoints" if state == "endpoints" else "Thing"
+    await set_needed(world, state, is_final=False)
+    await made(one, "ConfigMap/a", final="needed", api=api_version, kind=kind)
+    await has_inventory(one, "needing")
+    await wants(one, "ConfigMap/a", needs=False)
+    await become(world, {"ConfigMap/a"})
+
+
+async def test_failed_run_that_names_a_part_keeps_it(world: World, things: Things) -> None:
+    """Any run with the present inputs counts, until they change."""
+    one = things["failing"]
+    await made(one, "ConfigMap/a", extra=True)
+    await has_inventory(one, "extra")
+    await wants(one, "ConfigMap/a", extra=False)
+    await reported(world, "ObjectsObsolete")
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: gate}}")
+    await run_again(one)
+    await one.fails("on purpose")
+    await world.delete(CONFIG_MAP, "gate")
+    await run_again(one, 2)
+    await stay(world, {"ConfigMap/a", "ConfigMap/extra"}, 8 + QUIET_SECONDS)
+    await wants(one, "ConfigMap/a", extra=False, other=1)
+    await stay(world, {"ConfigMap/a", "ConfigMap/extra"}, 8 + QUIET_SECONDS)  # the role names it only sometimes
+
+
+async def test_part_that_a_person_has_changed_stays(world: World, things: Things) -> None:
+    """Somebody has use for it."""
+    one = things["failing"]
+    await made(one, "ConfigMap/a", extra=True)
+    await has_inventory(one, "extra")
+    await wants(one, "ConfigMap/a", extra=False)
+    await reported(world, "ObjectsObsolete")
+    await world.patch(CONFIG_MAP, "extra", {"metadata": {"labels": {"used": "true"}}})
+    await stay(world, {"ConfigMap/a", "ConfigMap/extra"}, 8 + QUIET_SECONDS)
+    assert "Pruned" not in await events(world)
 
 
 @pytest.mark.parametrize(("role", "doubt"), [("ending", {"ends": True}), ("ignoring", {"fails": True})])
@@ -222,13 +421,16 @@ async def test_incomplete_run_deletes_nothing(world: World, things: Things, role
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
 
 
-@pytest.mark.parametrize("doubt", ["requeues", "starts", "dry"])
+@pytest.mark.parametrize("doubt", [{"requeues": True}, {"starts": True}, {"pid_file": "pid"}, {"dry": True}], ids=str)
 async def test_run_that_has_not_finished_or_names_in_a_dry_run_deletes_nothing(
-    world: World, things: Things, doubt: str
+    world: World, things: Things, tmp_path: Path, doubt: dict[str, Any]
 ) -> None:
     one = things["doubtful"]
     await made(one, "ConfigMap/a", "ConfigMap/b")
-    await wants(one, "ConfigMap/a", **{doubt: True})
+    if "pid_file" in doubt:
+        doubt = {"pid_file": str(tmp_path / "pid")}
+    await wants(one, "ConfigMap/a", **doubt)
+    await run_again(one, 2)
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
 
 
@@ -242,14 +444,20 @@ async def test_run_with_other_credentials_deletes_nothing(world: World, things: 
     assert "bypasses the credentials of the run with kubeconfig" in str(line)
 
 
-async def test_new_version_of_the_role_deletes_nothing(world: World, things: Things) -> None:
+async def test_new_version_of_the_role_only_proposes(world: World, things: Things) -> None:
+    """Also if the spec changes later, or at the same time: a person must see what the new role leaves out."""
     one = things["releasing"]
-    await made(one, "ConfigMap/a", "ConfigMap/b")
-    one.write_role((MAKE + END).replace('"{{ parts }}"', '"{{ parts[:1] }}"'))
-    runs = one.runs()
-    await one.patch({"metadata": {"annotations": {"rolecall.dev/reconcile-requested-at": "now"}}})
-    await one.runs_at_least(runs + 2)
+    await made(one, "ConfigMap/a", "ConfigMap/b", "ConfigMap/c")
+    one.write_role((MAKE + END).replace('"{{ parts }}"', "\"{{ parts | difference(['ConfigMap/b']) }}\""))
+    await run_again(one)
+    await proposes(one, "b")
+    assert "role or its variables changed" in (await events(world))["PruneProposed"]
+    await stay(world, {"ConfigMap/a", "ConfigMap/b", "ConfigMap/c"})
+    await wants(one, "ConfigMap/a", "ConfigMap/b")
+    await become(world, {"ConfigMap/a", "ConfigMap/b"})  # c was the user's edit
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
+    await confirm(one, await proposes(one, "b"))
+    await become(world, {"ConfigMap/a"})
 
 
 async def test_hidden_options_delete_nothing(world: World, things: Things) -> None:
@@ -273,7 +481,7 @@ async def test_names_that_change_in_each_run_delete_nothing_and_end(world: World
 
     await eventually(look, lambda count: count >= 6, TIMEOUT_SECONDS, "the last requested run")
     await always(look, lambda count: count <= 8, QUIET_SECONDS, "the runs end")
-    assert not (await events(world)).keys() & {"Pruned", "ObjectsObsolete"}
+    assert not (await events(world)).keys() & {"Pruned", "ObjectsObsolete", "PruneProposed"}
 
 
 async def test_most_of_an_inventory_needs_a_confirmation(world: World, things: Things) -> None:
@@ -281,18 +489,17 @@ async def test_most_of_an_inventory_needs_a_confirmation(world: World, things: T
     all_parts = [f"ConfigMap/{name}" for name in "abcdef"]
     await made(one, *all_parts)
     await wants(one, "ConfigMap/a")
-    await reported(world, "PruneNeedsConfirmation")
+    digest = await digest_in(world)
     await stay(world, set(all_parts))
-    await one.patch({"metadata": {"annotations": {PRUNE: "confirm"}}})
+    await confirm(one, digest)
     await become(world, {"ConfigMap/a"})
-    await world.wait_for(one.gvk, "one", lambda obj: annotation_of(obj, PRUNE) is None)
 
 
 async def test_empty_set_needs_a_confirmation(world: World, things: Things) -> None:
     one = things["plain"]
     await made(one, "ConfigMap/a")
     await wants(one)
-    await reported(world, "PruneNeedsConfirmation")
+    await reported(world, "PruneProposed")
     await stay(world, {"ConfigMap/a"})
 
 
@@ -316,41 +523,90 @@ async def test_object_with_a_second_owner_stays(world: World, things: Things) ->
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
 
 
-async def test_object_that_another_role_names_is_kept(world: World, things: Things) -> None:
-    """The run of another primary reads it by name, so it is marked and stays."""
-    one, reader = things["plain"], things["reading"]
-    await made(one, "ConfigMap/a", "ConfigMap/theirs")
-    await reader.create()
-    await world.wait_for(CONFIG_MAP, "theirs", lambda obj: annotation_of(obj, PRUNE) == "false")
-    await wants(one, "ConfigMap/a")
-    await stay(world, {"ConfigMap/a", "ConfigMap/theirs"})
+FORGED_NAMES = ("victim", "../configmaps/victim", "../../NAMESPACE/configmaps/victim")
 
 
-@pytest.mark.parametrize("name", ["victim", "../configmaps/victim", "../../NAMESPACE/configmaps/victim"])
-async def test_forged_inventory_deletes_nothing_of_others(world: World, things: Things, name: str) -> None:
-    """An entry for an object of somebody else is checked against the live object, whatever its name leads to."""
+async def forge(thing: Thing, entry: list[Any]) -> None:
+    """Add an entry to the inventory, and edit the spec, like a user who may do that."""
+    runs = thing.runs()
+    text = annotation_of(await thing.get(), INVENTORY_ANNOTATION) or ""
+    forged = json.loads(text)
+    forged["objects"].append(entry)
+    annotations = {INVENTORY_ANNOTATION: json.dumps(forged)}
+    await thing.patch({"metadata": {"annotations": annotations}, "spec": {"other": 1}})
+    await thing.runs_at_least(runs + 1)
+
+
+@pytest.mark.parametrize("name", FORGED_NAMES)
+@pytest.mark.parametrize("mark", ["", "a", "victim"])
+async def test_forged_inventory_deletes_nothing_of_others(world: World, things: Things, name: str, mark: str) -> None:
+    """An entry for an object of somebody else is checked against the live object, whatever its name leads to.
+
+    An object has no mark, or that of another one, as a copy has, or names another primary.
+    """
     one = things["plain"]
     await made(one, "ConfigMap/a")
     # Who may create an object may name any owner in it.
-    owner = {"apiVersion": one.gvk.api_version, "kind": one.gvk.kind, "name": one.name, "uid": uid_of(await one.get())}
-    metadata = json.dumps({"name": "victim", "ownerReferences": [owner]} if name != "victim" else {"name": "victim"})
-    (victim,) = await world.create(f"{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}")
-    text = annotation_of(await one.get(), INVENTORY) or ""
-    forged_name = name.replace("NAMESPACE", world.namespace)
-    entry = f'["","configmaps","{world.namespace}","{forged_name}","v1","ConfigMap","{uid_of(victim)}",1]'
-    forged = text.replace('"objects":[', f'"objects":[{entry},')
-    runs = one.runs()
-    await one.patch({"metadata": {"annotations": {INVENTORY: forged}}, "spec": {"other": 1}})
-    await one.runs_at_least(runs + 1)
+    uid = uid_of(await one.get())
+    owner = {"apiVersion": one.gvk.api_version, "kind": one.gvk.kind, "name": one.name, "uid": uid}
+    text = mark_for(uid if mark == "a" else "another", "", "ConfigMap", world.key(mark))
+    metadata = {
+        "name": "victim",
+        "ownerReferences": [owner] if name != "victim" or mark else [],
+        "annotations": {"rolecall.dev/made-for": text} if mark else {},
+    }
+    (victim,) = await world.create(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+    place = name.replace("NAMESPACE", world.namespace)
+    await forge(one, ["", "configmaps", world.namespace, place, "v1", "ConfigMap", uid_of(victim), 1, False, ""])
     await stay(world, {"ConfigMap/a", "ConfigMap/victim"})
+
+
+@pytest.mark.parametrize("kind", ["Secret", "Namespace"])
+@pytest.mark.parametrize("plural", ["configmaps", "x"])
+async def test_forged_kind_or_plural_deletes_nothing(world: World, things: Things, kind: str, plural: str) -> None:
+    """An entry whose plural isn't that of its kind can't come from a run, so that it doesn't count as not named."""
+    one = things["plain"]
+    await made(one, "ConfigMap/a")
+    live = await world.get(CONFIG_MAP, "a")
+    for found in (kind, "ConfigMap") if plural == "x" else (kind,):
+        await forge(one, ["", plural, world.namespace, "a", "v1", found, uid_of(live), 1, False, ""])
+    await stay(world, {"ConfigMap/a"})
+    assert resource_version_of(await world.get(CONFIG_MAP, "a")) == resource_version_of(live)
+
+
+async def test_forged_time_deletes_nothing_early(world: World, things: Things) -> None:
+    """The time in a note may be wrong, so this process must have known it too."""
+    one = things["failing"]
+    await made(one, "ConfigMap/a", extra=True)
+    await has_inventory(one, "extra")
+    await wants(one, "ConfigMap/a", extra=False)
+    await reported(world, "ObjectsObsolete")
+    found = json.loads(annotation_of(await one.get(), INVENTORY_ANNOTATION) or "")
+    for each in found["objects"]:
+        each[7] = each[7] and 1
+    await one.patch({"metadata": {"annotations": {INVENTORY_ANNOTATION: json.dumps(found)}}})
+    await run_again(one)
+    await stay(world, {"ConfigMap/a", "ConfigMap/extra"}, 5)
+
+
+async def test_inventory_of_the_first_format_only_proposes(world: World, things: Things) -> None:
+    """Its runs have left no digest of the role, and so nobody knows whether a person's edit is the reason."""
+    one = things["plain"]
+    await made(one, "ConfigMap/a", "ConfigMap/b")
+    found = json.loads(annotation_of(await one.get(), INVENTORY_ANNOTATION) or "")
+    old = {"by": found["by"], "inputs": "0" * 32, "objects": [each[:8] for each in found["objects"]]}
+    annotations = {INVENTORY_ANNOTATION: json.dumps(old)}
+    await one.patch({"metadata": {"annotations": annotations}, "spec": {"parts": ["ConfigMap/a"]}})
+    await proposes(one, "b")
+    await stay(world, {"ConfigMap/a", "ConfigMap/b"})
 
 
 @pytest.mark.parametrize("text", ["{", '{"by": 1}', '{"by":"rolecall/plain","inputs":1,"objects":[]}', "x" * 200_000])
 async def test_unreadable_inventory_counts_as_none(world: World, things: Things, text: str) -> None:
     one = things["plain"]
     await made(one, "ConfigMap/a", "ConfigMap/b")
-    await one.patch({"metadata": {"annotations": {INVENTORY: text}}, "spec": {"parts": ["ConfigMap/a"]}})
-    await world.wait_for(one.gvk, "one", lambda obj: '"a"' in (annotation_of(obj, INVENTORY) or ""))
+    await one.patch({"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}, "spec": {"parts": ["ConfigMap/a"]}})
+    await world.wait_for(one.gvk, "one", lambda obj: '"a"' in (annotation_of(obj, INVENTORY_ANNOTATION) or ""))
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
 
 
@@ -381,7 +637,7 @@ async def test_plan_shows_what_becomes_obsolete(world: World, things: Things, tm
     edited = {**await one.get(), "spec": {"parts": ["ConfigMap/a"]}}
     (tmp_path / "edited.json").write_text(json.dumps(edited))
     _, printed = await planned(one, "-f", str(tmp_path / "edited.json"))
-    assert f"- ConfigMap {world.namespace}/b: no longer named by the role, deleted after 1s" in printed
+    assert f"- ConfigMap {world.namespace}/b: no longer named by the role, deleted after " in printed
     assert printed.endswith("1 object planned, 0 unchanged; 0 to create, 0 to change, 1 to delete\n")
     code, printed = await planned(one, one.gvk.kind, "one", "-n", world.namespace)
     assert (code, "obsolete" in printed) == (0, False)

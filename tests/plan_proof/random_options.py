@@ -457,7 +457,7 @@ class RandomRole:
             if each.template:
                 yield f"roles/{role}/templates/{name}.yml.j2", each.template.replace("OPT", name)
             makes, removes = makes + tasks, removes + each.removal.replace("OPT", name)
-        makes += "- name: Prune\n  rolecall.util.prune:\n" if self.prunes else ""
+        makes += "- name: Prune\n  rolecall.util.prune: {mode: delete}\n" if self.prunes else ""
         yield f"roles/{role}/tasks/make.yml", makes
         yield f"roles/{role}/tasks/remove.yml", removes or "[]\n"
         yield (

@@ -9,7 +9,7 @@ from pathlib import Path
 from rolecall.kube.references import GVK, RawObject
 
 THING = GVK("test.rolecall.dev", "v1", "Thing")
-KINDS = tuple(GVK(THING.group, THING.version, f"Thing{letter}") for letter in "abcdefghijkl")
+KINDS = tuple(GVK(THING.group, THING.version, f"Thing{letter}") for letter in "abcdefghijklmnop")
 """Further kinds like it, for operators with a kind for each role."""
 
 SCHEMA = {
