@@ -83,6 +83,9 @@ class _Memory:
     obsolete_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When this process saw for the first time that an object (its uid) is obsolete since then, monotonic."""
 
+    doubtful: int = 0
+    """How many runs in a row have reached the task with a doubt about a request."""
+
     told: set[str] = field(default_factory=set)
     """What the last Events said."""
 
@@ -140,11 +143,15 @@ class Pruner:
             await self._note(context, inventory)
         except (KubeError, OSError) as error:
             reasons.append(str(error))
-        if is_reached:
-            logger.info("Nothing is pruned: the run may have left out objects", reasons=reasons)
-            if inventory.obsolete:
-                self._tell_reasons(context, reasons)
-        return Pruning(texts={"reasons": tuple(reasons)} if reasons else {})
+        if not is_reached:
+            return Pruning(texts={"reasons": tuple(reasons)} if reasons else {})
+        logger.info("Nothing is pruned: the run may have left out objects", reasons=reasons)
+        if inventory.obsolete:
+            self._tell_reasons(context, reasons)
+        memory = self._remember(context.key)
+        memory.doubtful = memory.doubtful + 1 if context.observations.doubts else 0
+        is_tried_again = 0 < memory.doubtful <= MAX_ATTEMPTS  # most requests fail only for a moment
+        return Pruning(self.clock.now() + WAIT_SECONDS if is_tried_again else None, texts={"reasons": tuple(reasons)})
 
     def _doubts(self, context: ReconcileContext, options: PruneOptions | None) -> list[str]:
         """Return why a successful run isn't complete."""
@@ -170,7 +177,7 @@ class Pruner:
 
     async def _prune(self, context: ReconcileContext, inventory: Inventory, options: PruneOptions) -> Pruning:
         primary, memory, run = context.fresh, self._remember(context.key), context.observations
-        previous, memory.previous = memory.previous, None
+        previous, memory.previous, memory.doubtful = memory.previous, None, 0
         inputs = await self._inputs(context.obj)
         memory.created |= run.created
         own = await self._without_restored(context, inventory, await self._own_objects(run))

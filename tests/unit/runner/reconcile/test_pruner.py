@@ -1,5 +1,6 @@
 """Pruner: what it reads, writes, and deletes after a run; ``test_decision.py`` has the rules."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,7 @@ class Stage:
         mode: str = "delete",
         outcome: Outcome = SUCCESS,
         others: Any = None,
+        doubts: Sequence[str] = (),
         named: tuple[str, ...] = (),
         created: str = "",
     ) -> Pruning:
@@ -108,6 +110,7 @@ class Stage:
             context.observations._ids.add(entry.id)
         context.observations._ids |= {self.entry(name).id for name in named}
         context.observations.created |= {created} - {""}
+        context.observations.doubts.extend(doubts)
         for found, other in (others or {}).items():
             context.observations.found_other(found, other)
         return await self.pruner.run_ended(context)
@@ -281,6 +284,16 @@ async def test_object_that_a_failed_run_has_created_again_is_the_primarys_own(wo
     await stage.run_ended("a", "b")
     assert annotation_of(await world.get(CONFIG_MAP, "b"), MADE_FOR_ANNOTATION) is not None
     assert {each.id.name: each.uid for each in (await stage.inventory()).objects}["b"] == uid_of(made)
+
+
+async def test_run_with_a_doubt_about_a_request_is_repeated_some_times(world: World, tmp_path: Path) -> None:
+    """Otherwise an edit would wait for the period, because of one error of one request."""
+    stage = await staged(world, tmp_path, "a", "b")
+    await stage.run_ended("a")
+    times = [(await stage.run_ended("a", doubts=["a request got the status 503"])).again_at for _ in range(6)]
+    assert times == [stage.clock.now() + 60] * 5 + [None]
+    await stage.run_ended("a")
+    assert (await stage.run_ended("a", doubts=["a request got the status 503"])).again_at is not None
 
 
 async def test_person_confirms_exactly_what_is_proposed(world: World, tmp_path: Path) -> None:
