@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rolecall.kube.references import GVK, RawObject
+from tests.simulation import apply
 from tests.simulation.controllers import Controllers
 from tests.simulation.deletions import Deletions
 from tests.simulation.kinds import DEFAULT_KINDS, NAMESPACE, POD, Problem, ServedKind, discovery
@@ -56,6 +57,8 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _APPLY_PATCH: Final = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+_META: Final = "meta.k8s.io"
+_UNNAMED_MANAGER: Final = "Swagger-Codegen"
 _PERMANENT: Final = ("default", "kube-public", "kube-system")
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -350,7 +353,7 @@ class SimulatedApiServer:
     def _patch(self, call: Call) -> Answer:
         kind = call.kind
         if call.content_type in _APPLY_PATCH:
-            raise not_simulated("server-side apply")
+            return self._apply(call)
         if call.content_type == _STRATEGIC_PATCH and not kind.is_custom:
             raise not_simulated("a strategic merge patch")
         if call.content_type not in (_MERGE_PATCH, _JSON_PATCH):
@@ -371,6 +374,37 @@ class SimulatedApiServer:
             obj = self._decoded(call, patched)
         except MalformedError as error:
             raise invalid("", "", "", [("patch", str(error))]) from error
+        return self._update(call, existing, obj, is_dry_run=is_dry_run)
+
+    def _apply(self, call: Call) -> Answer:
+        """Carry out a server-side apply, which creates a missing object."""
+        kind, name, manager = call.kind, call.route.name, call.query.get("fieldManager")
+        is_dry_run = call.is_dry_run("PatchOptions")
+        if call.route.subresource:
+            raise not_simulated("server-side apply of a subresource")
+        if not manager:
+            raise invalid(_META, "PatchOptions", "", [("fieldManager", "Required value: is required for apply patch")])
+        if isinstance(call.body, dict) and (call.body.get("metadata") or {}).get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        desired = self._decoded(call, call.body)
+        existing = self._store.get(kind.resource, call.key)
+        expected = {each: desired["metadata"].get(each) for each in ("uid", "resourceVersion")}
+        if existing is None and (expected["uid"] or expected["resourceVersion"]):
+            raise conflict(kind, name, "the object to apply to doesn't exist")
+        names = {each: desired["metadata"][each] for each in ("name", "namespace") if each in desired["metadata"]}
+        live = existing or {**_empty(kind), "metadata": names}
+        try:
+            is_forced = call.query.get("force") == "true"
+            obj = apply.applied(live, desired, manager, is_forced=is_forced, now=self._deletions.time())
+        except apply.ApplyConflictError as error:
+            raise conflict(kind, name, f"Apply failed with conflicts: {error}") from error
+        if existing is None:
+            return self._create_object(call, obj, is_dry_run=is_dry_run)
+        for each, value in expected.items():
+            if value:
+                obj["metadata"][each] = value
+        if expected["uid"] not in (None, existing["metadata"]["uid"]):
+            raise conflict(kind, name, "Precondition failed: UID in precondition")
         return self._update(call, existing, obj, is_dry_run=is_dry_run)
 
     def _check_patched(self, call: Call, patched: RawObject) -> None:
@@ -403,6 +437,9 @@ class SimulatedApiServer:
             raise conflict(kind, name, message)
         obj = self._prepare_for_update(call, old, obj)
         self._keep_metadata(obj["metadata"], old["metadata"])
+        if call.content_type not in _APPLY_PATCH:
+            manager = call.query.get("fieldManager") or _UNNAMED_MANAGER
+            obj = apply.updated(old, obj, manager, self._deletions.time())
         problems = metadata_update_problems(kind, obj["metadata"], old["metadata"]) + content_problems(kind, obj, old)
         self._validate(kind, obj, problems)
         if old["metadata"].get("deletionGracePeriodSeconds") == 0 and not obj["metadata"].get("finalizers"):

@@ -59,7 +59,7 @@ class ServedKind:
     @property
     def has_generation(self) -> bool:
         """Whether changes of the content count up ``metadata.generation``."""
-        return self.is_custom or self.gvk.kind == "Pod"
+        return self.is_custom or self.gvk.kind == "Pod" or self.gvk.group in _WITH_GENERATION
 
     @property
     def updates_without_version(self) -> bool:
@@ -69,7 +69,7 @@ class ServedKind:
     @property
     def creates_on_update(self) -> bool:
         """Whether a PUT creates a missing object."""
-        return self.gvk in (EVENT, NEW_EVENT, LEASE)
+        return self.gvk in (EVENT, NEW_EVENT, LEASE) or self.gvk in _CREATED_BY_PUT
 
     @property
     def has_dependents(self) -> bool:
@@ -89,6 +89,11 @@ POD: Final = GVK("", "v1", "Pod")
 EVENT: Final = GVK("", "v1", "Event")
 NEW_EVENT: Final = GVK("events.k8s.io", "v1", "Event")
 LEASE: Final = GVK("coordination.k8s.io", "v1", "Lease")
+_WITH_GENERATION: Final = frozenset({"apps", "batch", "networking.k8s.io", "policy"})
+_RBAC: Final = "rbac.authorization.k8s.io"
+_CREATED_BY_PUT: Final = frozenset(
+    {GVK("", "v1", "Service"), GVK("", "v1", "Endpoints"), GVK(_RBAC, "v1", "Role"), GVK(_RBAC, "v1", "RoleBinding")}
+)
 
 
 def _built_in(gvk: GVK, *fields: str, **options: Any) -> ServedKind:

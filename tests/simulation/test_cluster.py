@@ -337,7 +337,6 @@ def test_namespace_ends_when_its_content_has_ended(server: SimulatedApiServer) -
 @pytest.mark.parametrize(
     ("method", "content_type", "status"),
     [
-        ("PATCH", "application/apply-patch+yaml", 501),
         ("PATCH", "application/strategic-merge-patch+json", 501),
         ("PATCH", "text/plain", 415),
         ("POST", "text/plain", 415),
@@ -374,3 +373,43 @@ def test_requests_are_fast(server: SimulatedApiServer) -> None:
         answer: Answer = server.handle("PATCH", f"{THINGS}/a", body={"spec": {"size": number}}, content_type=MERGE)
         assert answer.status == 200
     assert (time.process_time() - started) / 100 * 1e6 < MOST_MICROSECONDS
+
+
+def applied(
+    server: SimulatedApiServer, manager: str, data: dict[str, str], annotations: dict[str, str], *, force: bool = False
+) -> Answer:
+    """Apply the ConfigMap ``a`` on the server side."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "annotations": annotations},
+        "data": data,
+    }
+    query = {"fieldManager": manager} | ({"force": "true"} if force else {})
+    return server.handle("PATCH", f"{CONFIG_MAPS}/a", query, body, content_type="application/apply-patch+yaml")
+
+
+def test_apply_drops_only_what_its_manager_no_longer_sends(server: SimulatedApiServer) -> None:
+    assert applied(server, "one", {"x": "1", "y": "1"}, {"from": "one"}).status == 201
+    assert applied(server, "two", {"z": "2"}, {"kept": "yes"}).status == 200
+    answer = applied(server, "one", {"x": "1"}, {})
+    assert answer.body["data"] == {"x": "1", "z": "2"}
+    assert answer.body["metadata"]["annotations"] == {"kept": "yes"}
+    assert applied(server, "one", {"x": "1"}, {}).body == answer.body
+
+
+def test_apply_takes_a_field_of_another_manager_only_by_force(server: SimulatedApiServer) -> None:
+    applied(server, "one", {"x": "1"}, {})
+    server.handle("PATCH", f"{CONFIG_MAPS}/a", body={"data": {"x": "user"}}, content_type=MERGE)
+    rejected = applied(server, "one", {"x": "1"}, {})
+    assert (rejected.status, rejected.body["reason"]) == (409, "Conflict")
+    assert applied(server, "one", {"x": "1"}, {}, force=True).body["data"] == {"x": "1"}
+
+
+def test_apply_keeps_what_existed_before(server: SimulatedApiServer) -> None:
+    server.handle("POST", CONFIG_MAPS, body={"metadata": {"name": "a"}, "data": {"before": "1"}})
+    applied(server, "one", {"x": "1"}, {})
+    assert applied(server, "one", {}, {}).body["data"] == {"before": "1"}
+    assert (
+        server.handle("PATCH", f"{CONFIG_MAPS}/a", body={}, content_type="application/apply-patch+yaml").status == 422
+    )
