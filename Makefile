@@ -130,6 +130,10 @@ unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pur
 simulation: .venv/.ready ## Histories of the whole operator in virtual time, for the seeds SEEDS
 	$(RUN) python -m tests.simulation --seeds $(or $(SEEDS),1-2000)
 
+.PHONY: simulation-prune
+simulation-prune: .venv/.ready ## Histories about prune, for the seeds SEEDS
+	$(RUN) python -m tests.simulation --prune --seeds $(or $(SEEDS),1-5000)
+
 # Markers in the test files replace a list here: they move with the files, and can exclude single tests.
 .PHONY: core
 core: setup ## The integration tests marked "core", except those marked "alone"

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -93,7 +93,23 @@ class Options:
     """The name of a step that happens ten times as often as usual."""
 
 
-def play(seed: int, root: Path, options: Options | None = None) -> Report:
+class Playable(Protocol):
+    """What ``play`` plays; errors of the operators are findings of its ``oracles``."""
+
+    oracles: Any
+
+    def tell(self, text: str) -> None:
+        """Add a line to the story."""
+
+    async def run(self) -> Report:
+        """Play the history, and return what it has found."""
+
+
+Make = Callable[[int, Path, Options, asyncio.AbstractEventLoop], Playable]
+"""Makes the history of a seed, with its files below a path."""
+
+
+def play(seed: int, root: Path, options: Options | None = None, make: Make | None = None) -> Report:
     """Play the history of a seed with files below ``root``, which is removed afterwards."""
     root.mkdir(parents=True)
     (root / "roles" / "thing" / "tasks").mkdir(parents=True)
@@ -105,7 +121,7 @@ def play(seed: int, root: Path, options: Options | None = None) -> Report:
     try:
         counted_tasks(loop)
         loop.set_exception_handler(lambda *_: None)  # tasks that a kill has ended
-        history = History(seed, root, options or Options(), loop)
+        history = (make or History)(seed, root, options or Options(), loop)
         with simulated_system(), _told(history):
             return loop.run_until_complete(history.run())
     finally:
@@ -116,12 +132,12 @@ def play(seed: int, root: Path, options: Options | None = None) -> Report:
 
 
 @contextmanager
-def _told(history: "History") -> Iterator[None]:
+def _told(history: Playable) -> Iterator[None]:
     """Add the log of the operators to the story."""
 
     def tell(_logger: object, level: str, event: MutableMapping[str, Any]) -> str:
         message, name = event.get("event"), event.get("name", "")
-        details = event.get("causes") or event.get("error") or event.get("reason") or event.get("reasons") or ""
+        details = next(filter(None, map(event.get, ("causes", "error", "reason", "reasons", "objects"))), "")
         if level in ("error", "critical") or message in _TOLD:
             history.tell(f"  {level}: {message} {name} {details}".rstrip())
             if message == "Reconcile started" and (replica := current_replica()) is not None:
@@ -158,6 +174,13 @@ _TOLD: Final = frozenset(
         "Lost the Lease",
         "Workers started",
         "Exiting",
+        "Nothing is pruned: the run may have left out objects",
+        "Nothing is pruned: the role names or changes other objects in each run",
+        "Objects are obsolete",
+        "Objects are proposed for deletion",
+        "Obsolete objects wait",
+        "Keeping an object that roles of two objects use",
+        "Ignoring an invalid entry of the inventory",
     }
 )
 

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,14 +31,11 @@ from rolecall.runner.controller.informer import Informer, Reflector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.election.elector import Elector
-from rolecall.runner.proxy import seen_objects, server
+from rolecall.runner.proxy import server
 from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.writes import Writes, removed_uids
-from rolecall.runner.prune import inventory
-from rolecall.runner.prune.observations import Observations
-from rolecall.runner.reconcile import pruner, reconciler, status_writer
+from rolecall.runner.reconcile import reconciler, status_writer
 from rolecall.runner.reconcile.context import ReconcileContext
-from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.runs.launcher import Launcher
@@ -47,7 +44,7 @@ from rolecall.runner.runs.process import new_ident
 from rolecall.runner.runs.run import Run
 from rolecall.runner.serving.metrics import ControllerMetrics
 from rolecall.runner.watch_controller import WatchController
-from tests.simulation.history import Options, play
+from tests.simulation.history import Make, Options, play
 from tests.simulation.user import SELECTED
 
 LIMIT_SECONDS: Final = 60.0
@@ -57,14 +54,17 @@ Plant = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A planted fault; ``guarantee`` is the number in reliability.md."""
+    """A planted fault; ``guarantee`` is the number in reliability.md, or the rule of prune."""
 
-    guarantee: int
+    guarantee: int | str
     plant: Plant
     options: Options = field(default_factory=Options)
+    make: Make | None = None
+    """Makes its histories."""
 
 
-def _replaced(owner: object, name: str, new: object) -> Plant:
+def replaced(owner: object, name: str, new: object) -> Plant:
+    """Return what replaces an attribute."""
     return partial(mock.patch.object, owner, name, new)
 
 
@@ -261,99 +261,88 @@ async def _read_whatever(_info: object, response: Any, _worker: object) -> bytes
     return found
 
 
-async def _check_nothing(*_: object) -> None:
-    pass
-
-
-@contextmanager
-def _own_whoever_made_it() -> Iterator[None]:
-    """Let what another client has made belong to the object whose role uses it."""
-    own = partial(mock.patch.object, attribute="is_own", return_value=True)
-    with own(pruner), own(seen_objects):
-        yield
-
-
 _TWO: Final = Options(replicas=2)
 
 MUTANTS: Final[dict[str, Mutant]] = {
-    "change-during-run-is-lost": Mutant(1, _replaced(WorkQueue, "done", _drop_changes_during_runs)),
-    "failure-is-not-retried": Mutant(1, _replaced(WorkQueue, "add_rate_limited", lambda *_: 0.0)),
-    "requeue-is-lost": Mutant(1, _replaced(reconciler, "after_success", _without_requeue)),
-    "period-is-lost": Mutant(1, _replaced(reconciler, "after_success", _without_period)),
-    "every-write-counts-as-own": Mutant(1, _replaced(OwnWrites, "contains", lambda *_: True)),
-    "own-writes-trigger": Mutant(1, _replaced(SelfTriggers, "is_self_trigger", lambda *_: False)),
-    "list-drops-deletions": Mutant(1, _replaced(Informer, "_remove", lambda *_: None)),
-    "list-drops-updates": Mutant(1, _replaced(Informer, "on_listed", _ignore_listed_updates)),
-    "expiry-is-not-listed-again": Mutant(1, _replaced(informer, "GoneError", _NeverRaisedError)),
-    "restore-of-the-cluster-is-not-noticed": Mutant(1, _replaced(Reflector, "_is_restored", _never_restored)),
-    "dependents-are-not-watched": Mutant(1, _replaced(WatchController, "_on_dependent_kind", lambda *_: None)),
-    "first-list-is-not-compared": Mutant(1, _replaced(Informer, "expect", lambda *_: None)),
-    "a-dry-run-counts-as-a-deletion": Mutant(1, _replaced(server, "removed_uids", _with_dry_runs)),
-    "unreadable-events-are-skipped": Mutant(1, _replaced(client, "read_event", _event_or_bookmark)),
-    "reads-are-not-followed": Mutant(1, _replaced(Run, "reading", lambda *_: None)),
-    "a-404-forgets-an-object": Mutant(1, _replaced(Reconciler, "_is_known", lambda *_: False)),
-    "annotations-are-not-watched": Mutant(1, _replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
-    "outdated-objects-run": Mutant(1, _replaced(Primaries, "read", _read_once)),
-    "selector-is-judged-at-the-request": Mutant(1, _replaced(reconciler, "labels_of", lambda _: SELECTED)),
+    "change-during-run-is-lost": Mutant(1, replaced(WorkQueue, "done", _drop_changes_during_runs)),
+    "failure-is-not-retried": Mutant(1, replaced(WorkQueue, "add_rate_limited", lambda *_: 0.0)),
+    "requeue-is-lost": Mutant(1, replaced(reconciler, "after_success", _without_requeue)),
+    "period-is-lost": Mutant(1, replaced(reconciler, "after_success", _without_period)),
+    "every-write-counts-as-own": Mutant(1, replaced(OwnWrites, "contains", lambda *_: True)),
+    "own-writes-trigger": Mutant(1, replaced(SelfTriggers, "is_self_trigger", lambda *_: False)),
+    "list-drops-deletions": Mutant(1, replaced(Informer, "_remove", lambda *_: None)),
+    "list-drops-updates": Mutant(1, replaced(Informer, "on_listed", _ignore_listed_updates)),
+    "expiry-is-not-listed-again": Mutant(1, replaced(informer, "GoneError", _NeverRaisedError)),
+    "restore-of-the-cluster-is-not-noticed": Mutant(1, replaced(Reflector, "_is_restored", _never_restored)),
+    "dependents-are-not-watched": Mutant(1, replaced(WatchController, "_on_dependent_kind", lambda *_: None)),
+    "first-list-is-not-compared": Mutant(1, replaced(Informer, "expect", lambda *_: None)),
+    "a-dry-run-counts-as-a-deletion": Mutant(1, replaced(server, "removed_uids", _with_dry_runs)),
+    "unreadable-events-are-skipped": Mutant(1, replaced(client, "read_event", _event_or_bookmark)),
+    "reads-are-not-followed": Mutant(1, replaced(Run, "reading", lambda *_: None)),
+    "a-404-forgets-an-object": Mutant(1, replaced(Reconciler, "_is_known", lambda *_: False)),
+    "annotations-are-not-watched": Mutant(1, replaced(watch_controller, "_WATCHED_ANNOTATIONS", ())),
+    "outdated-objects-run": Mutant(1, replaced(Primaries, "read", _read_once)),
+    "selector-is-judged-at-the-request": Mutant(1, replaced(reconciler, "labels_of", lambda _: SELECTED)),
     "later-versions-are-not-judged": Mutant(1, _judged_once),
     "changes-of-rejected-objects-are-lost": Mutant(
-        1, _replaced(Reconciler, "__init__", _without_rejected), Options(often="_toggle_briefly")
+        1, replaced(Reconciler, "__init__", _without_rejected), Options(often="_toggle_briefly")
     ),
     "reads-of-hidden-kinds-are-not-followed": Mutant(
-        1, _replaced(server, "read_unserved", _read_whatever), Options(often="_hide_kinds")
+        1, replaced(server, "read_unserved", _read_whatever), Options(often="_hide_kinds")
     ),
     "objects-of-hidden-kinds-have-no-owner": Mutant(
-        1, _replaced(Writes, "_inject", _inject_if_listed), Options(often="_hide_kinds")
+        1, replaced(Writes, "_inject", _inject_if_listed), Options(often="_hide_kinds")
     ),
     "an-expired-watch-hides-deletions": Mutant(
-        1, _replaced(Informer, "expect", _expect_only_first), Options(often="_delete_what_is_made_unseen")
+        1, replaced(Informer, "expect", _expect_only_first), Options(often="_delete_what_is_made_unseen")
     ),
-    "prune-compares-nothing": Mutant(1, _replaced(Observations, "names", lambda *_: False)),
-    "prune-counts-own-annotations": Mutant(1, _replaced(inventory, "_OWN_ANNOTATIONS", "never/")),
-    "prune-does-not-look-again": Mutant(1, _replaced(Pruner, "_check_primary", _check_nothing)),
-    "prune-takes-what-others-made": Mutant(1, _own_whoever_made_it),
-    "paused-objects-run": Mutant(1, _replaced(reconciler, "is_paused", lambda _: False)),
-    "status-write-is-not-retried": Mutant(1, _replaced(status_writer, "write_with_retry", _write_once)),
-    "interrupted-runs-are-not-repeated": Mutant(4, _replaced(WatchController, "_on_primary", _only_new_generations)),
-    "rejected-status-is-not-reduced": Mutant(2, _replaced(status_writer, "_rejects_values", lambda _: False)),
-    "status-has-another-generation": Mutant(2, _replaced(StatusWriter, "_write_once", _with_current_generation)),
-    "status-of-a-recreated-object": Mutant(2, _replaced(Primaries, "read_again", _read_whoever_has_the_name)),
-    "interruption-is-not-reported": Mutant(2, _replaced(Reconciler, "_save", _without_interrupted_status)),
+    "paused-objects-run": Mutant(1, replaced(reconciler, "is_paused", lambda _: False)),
+    "status-write-is-not-retried": Mutant(1, replaced(status_writer, "write_with_retry", _write_once)),
+    "interrupted-runs-are-not-repeated": Mutant(4, replaced(WatchController, "_on_primary", _only_new_generations)),
+    "rejected-status-is-not-reduced": Mutant(2, replaced(status_writer, "_rejects_values", lambda _: False)),
+    "status-has-another-generation": Mutant(2, replaced(StatusWriter, "_write_once", _with_current_generation)),
+    "status-of-a-recreated-object": Mutant(2, replaced(Primaries, "read_again", _read_whoever_has_the_name)),
+    "interruption-is-not-reported": Mutant(2, replaced(Reconciler, "_save", _without_interrupted_status)),
     "stop-ends-the-whole-reconcile": Mutant(2, _lost_cancellation),
-    "runs-overlap": Mutant(3, _replaced(WorkQueue, "add", _add_while_processing)),
-    "lease-is-always-free": Mutant(3, _replaced(Elector, "_may_take", lambda *_: True), _TWO),
-    "lease-is-never-taken": Mutant(3, _replaced(Elector, "_may_take", lambda *_: False), _TWO),
-    "writes-outlive-their-run": Mutant(3, _replaced(Proxy, "revoke", _revoke_nothing)),
-    "finalizer-is-not-added": Mutant(5, _replaced(reconciler, "with_finalizer", lambda obj, *_: obj)),
-    "finalizer-goes-after-a-failure": Mutant(5, _replaced(Reconciler, "_save", _release_after_failures)),
-    "a-failed-watch-ends-the-operator": Mutant(6, _replaced(informer.WatchRetry, "delay_after_failure", _crash)),
-    "deleted-objects-are-remembered": Mutant(8, _replaced(Reconciler, "forget", lambda *_: None)),
+    "runs-overlap": Mutant(3, replaced(WorkQueue, "add", _add_while_processing)),
+    "lease-is-always-free": Mutant(3, replaced(Elector, "_may_take", lambda *_: True), _TWO),
+    "lease-is-never-taken": Mutant(3, replaced(Elector, "_may_take", lambda *_: False), _TWO),
+    "writes-outlive-their-run": Mutant(3, replaced(Proxy, "revoke", _revoke_nothing)),
+    "finalizer-is-not-added": Mutant(5, replaced(reconciler, "with_finalizer", lambda obj, *_: obj)),
+    "finalizer-goes-after-a-failure": Mutant(5, replaced(Reconciler, "_save", _release_after_failures)),
+    "a-failed-watch-ends-the-operator": Mutant(6, replaced(informer.WatchRetry, "delay_after_failure", _crash)),
+    "deleted-objects-are-remembered": Mutant(8, replaced(Reconciler, "forget", lambda *_: None)),
     "unselected-objects-are-remembered": Mutant(8, _forgotten_by_reconciles_only, _TWO),
-    "followers-remember-deleted-objects": Mutant(8, _replaced(WorkQueue, "discard_one", lambda *_: None), _TWO),
-    "metrics-keep-deleted-objects": Mutant(8, _replaced(ControllerMetrics, "set_created_at", _keep_created_at)),
-    "workspaces-remain": Mutant(7, _replaced(Launcher, "remove_workspace", _remove_nothing)),
+    "followers-remember-deleted-objects": Mutant(8, replaced(WorkQueue, "discard_one", lambda *_: None), _TWO),
+    "metrics-keep-deleted-objects": Mutant(8, replaced(ControllerMetrics, "set_created_at", _keep_created_at)),
+    "workspaces-remain": Mutant(7, replaced(Launcher, "remove_workspace", _remove_nothing)),
 }
 
 
-def find_all(root: Path, jobs: int, only: str | None) -> int:
-    """Plant each mutant, print what has found it, and return the exit code: 1 if one wasn't found."""
-    names = [only] if only else list(MUTANTS)
+Lookup = Callable[[str], Mutant]
+
+
+def find_all(root: Path, jobs: int, names: Sequence[str], mutant_of: Lookup) -> int:
+    """Plant each mutant, print what has found it, and return the exit code: 1 if one wasn't found.
+
+    ``mutant_of`` is a function of a module, which each process calls.
+    """
     missed = 0
     with ProcessPoolExecutor(jobs) as pool:
         for name in names:
-            line, is_found = _find(pool, root, name, jobs)
+            line, is_found = _find(pool, partial(_findings, mutant_of, root, name), jobs)
             missed += not is_found
-            print(f"{name} (guarantee {MUTANTS[name].guarantee}): {line}", flush=True)
+            print(f"{name} (guarantee {mutant_of(name).guarantee}): {line}", flush=True)
     print(f"{len(names) - missed} of {len(names)} mutants found")
     return 1 if missed else 0
 
 
-def _find(pool: ProcessPoolExecutor, root: Path, name: str, jobs: int) -> tuple[str, bool]:
+def _find(pool: ProcessPoolExecutor, findings_of: Callable[[int], list[str]], jobs: int) -> tuple[str, bool]:
     """Play histories with a mutant until one has a finding; return a line about it, and whether there was one."""
     started = time.perf_counter()
     waiting: deque[tuple[int, Future[list[str]]]] = deque()
     for seed in itertools.count(1):
-        waiting.append((seed, pool.submit(_findings, root, name, seed)))
+        waiting.append((seed, pool.submit(findings_of, seed)))
         if len(waiting) <= 2 * jobs:  # as many as keep all processes busy
             continue
         played, future = waiting.popleft()
@@ -367,11 +356,16 @@ def _find(pool: ProcessPoolExecutor, root: Path, name: str, jobs: int) -> tuple[
     return f"NOT FOUND by {played} histories in {seconds:.0f} s", False
 
 
-def _findings(root: Path, name: str, seed: int) -> list[str]:
+def _findings(mutant_of: Lookup, root: Path, name: str, seed: int) -> list[str]:
     """Return the findings of a history with a mutant."""
-    mutant = MUTANTS[name]
+    mutant = mutant_of(name)
     with mutant.plant():
         try:
-            return play(seed, root / f"{name}-{seed}", mutant.options).findings
+            return play(seed, root / f"{name}-{seed}", mutant.options, mutant.make).findings
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a history that can't go on is a finding
             return [repr(error)]
+
+
+def mutant_of(name: str) -> Mutant:
+    """Return the mutant with a name."""
+    return MUTANTS[name]

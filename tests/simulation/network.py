@@ -27,6 +27,9 @@ from tests.simulation.requests import RequestError
 RUN_HEADER: Final = "X-Simulated-Run"
 """Marks the requests of runs, which the operator's proxy forwards."""
 
+OPERATOR: Final = "operator"
+"""The sender of the operator's own requests."""
+
 DEAD_AFTER_SECONDS: Final = 35.0
 """How long TCP takes to notice that its peer is lost."""
 
@@ -116,6 +119,9 @@ class Network:
     """Until then, a gateway responds to discovery of the kinds below ``hidden_kinds``, and knows none of them."""
 
     hidden_kinds: str = "/"
+
+    sender: str = ""
+    """Who sends the request that the API server carries out: the value of ``RUN_HEADER``, ``OPERATOR``, or a user."""
 
     requests: int = 0
     faults: dict[str, int] = field(default_factory=dict)
@@ -278,12 +284,14 @@ class Session:
             network.tell(f"{self.replica} WATCH {path} from {query.get('resourceVersion', '')}")
             return network.server.watch(path, query, accept)
         body = json.loads(data) if data else None
+        network.sender = headers.get(RUN_HEADER, OPERATOR)
         answer = network.server.handle(method, path, query, body, accept, headers.get("Content-Type", ""))
         by = "run" if RUN_HEADER in headers else self.replica
         network.tell(f"{by} {method} {url.raw_path_qs}: {answer.status}")
         if "dryRun" not in query and "dryRun" not in (body or ()):
             for observe in network.observers:
                 observe(self, method, path, body, answer)
+        network.sender = ""
         return answer
 
     async def _travel(self) -> None:

@@ -39,11 +39,13 @@ _HOST: Final = "http://simulated"
 
 
 class SimulatedClock:
-    """The clocks of a history: those of the event loop."""
+    """The clocks of a history: those of the event loop. ``offset_seconds`` is how far the wall clock has jumped."""
+
+    offset_seconds = 0.0
 
     def now(self) -> float:
         """Return the wall clock time."""
-        return EPOCH + asyncio.get_running_loop().time()
+        return EPOCH + self.offset_seconds + asyncio.get_running_loop().time()
 
     def monotonic(self) -> float:
         """Return the monotonic time."""
@@ -90,13 +92,19 @@ def counted_tasks(loop: asyncio.AbstractEventLoop) -> None:
 class Replica:
     """An operator in the cluster of ``network``; ``start`` it, and ``stop`` or ``kill`` it."""
 
-    def __init__(
-        self, name: str, network: Network, settings: Settings, watches: tuple[Watch, ...], facts: list[RunFact]
+    def __init__(  # noqa: PLR0913, PLR0917 - what an operator consists of
+        self,
+        name: str,
+        network: Network,
+        settings: Settings,
+        watches: tuple[Watch, ...],
+        facts: list[RunFact],
+        make_runner: "Callable[[Replica, list[RunFact]], SimulatedRunner]" = SimulatedRunner,
     ) -> None:
         self.name, self.network, self.chance = name, network, network.chance
         self._settings, self._watches = settings, watches
         self.session = Session(network, name)
-        self.runner = SimulatedRunner(self, facts)
+        self.runner, self.clock = make_runner(self, facts), SimulatedClock()
         self.manager: Manager | None = None
         self.metrics: OperatorMetrics | None = None
         self.tasks: list[asyncio.Task[Any]] = []
@@ -126,9 +134,7 @@ class Replica:
         self.tell("starts")
         token = _current.set(self)
         try:
-            work = operator.run_operator(
-                self._settings, self._watches, self.runner, self._end_at, clock=SimulatedClock()
-            )
+            work = operator.run_operator(self._settings, self._watches, self.runner, self._end_at, clock=self.clock)
             self._main = asyncio.create_task(work, name=self.name)
         finally:
             _current.reset(token)

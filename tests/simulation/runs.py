@@ -84,10 +84,12 @@ class StubRequest:
 
     transport = None
 
-    def __init__(self, secret: str, method: str, path: str, body: RawObject | None, content_type: str) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a request
+        self, secret: str, method: str, path: str, body: RawObject | None, content_type: str, sender: str = "1"
+    ) -> None:
         self.method, self.raw_path = method, path
         data = b"" if body is None else json.dumps(body).encode()
-        headers = CIMultiDict({"Authorization": f"Bearer {secret}", "Accept": "application/json", RUN_HEADER: "1"})
+        headers = CIMultiDict({"Authorization": f"Bearer {secret}", "Accept": "application/json", RUN_HEADER: sender})
         if body is not None:
             headers.update({"Content-Type": content_type, "Content-Length": str(len(data))})
         self.headers = CIMultiDictProxy(headers)
@@ -108,6 +110,8 @@ class Play:
         self._proxy, self._secret, self._draw = proxy, secret, draw
         self.variables = variables
         self.name: str = variables["ansible_operator_meta"]["name"]
+        self.sender = "1"
+        """The value of ``RUN_HEADER``."""
         self.tasks = self.changed = 0
         self.requeue_seconds: float | None = None
 
@@ -116,7 +120,7 @@ class Play:
     ) -> tuple[int, RawObject]:
         """Send a request; return the status and the object in the response."""
         await asyncio.sleep(self._draw(*_TASK_SECONDS))
-        request = StubRequest(self._secret, method, path, body, content_type)
+        request = StubRequest(self._secret, method, path, body, content_type, self.sender)
         response = await self._proxy._handle(cast("web.BaseRequest", request))
         assert isinstance(response, web.Response)
         assert isinstance(response.body, bytes)
@@ -194,7 +198,8 @@ class SimulatedRunner:
         )
         self._facts.append(fact)
         assert self.proxy is not None
-        play = Play(self.proxy, spec.environment.secrets[SECRET_VARIABLE], variables, self._replica.chance.uniform)
+        secret, draw = spec.environment.secrets[SECRET_VARIABLE], self._replica.chance.uniform
+        play = self._new_play(self.proxy, secret, variables, draw, fact, spec)
         self._replica.tell(f"run of {fact.name} starts, generation {fact.generation}, version {version}")
         try:
             async with asyncio.timeout(spec.timeout_seconds):
@@ -214,7 +219,18 @@ class SimulatedRunner:
         fact.status = outcome.status
         return outcome
 
-    async def _play(self, play: Play) -> Outcome:
+    def _new_play(  # noqa: PLR0913, PLR0917 - what a run is made of
+        self,
+        proxy: Proxy,
+        secret: str,
+        variables: dict[str, Any],
+        draw: Callable[[float, float], float],
+        fact: RunFact,  # noqa: ARG002 - for other roles
+        spec: RunSpec,  # noqa: ARG002
+    ) -> Play:
+        return Play(proxy, secret, variables, draw)
+
+    async def _play(self, play: Any) -> Outcome:
         try:
             await (say_farewell(play) if play.variables.get("state") == "absent" else role(play))
         except RunError as error:
