@@ -19,7 +19,6 @@ from rolecall.runner.proxy.made_for import (
     MADE_FOR_ANNOTATION,
     PRUNE_ANNOTATION,
     mark_for,
-    marked_primary,
     may_get_mark,
     with_mark,
 )
@@ -28,6 +27,7 @@ from rolecall.runner.prune.decision import CompleteRun, PruneOptions, judge
 from rolecall.runner.prune.inventory import NAMED, PENDING, Inputs, Inventory, inputs_of
 from rolecall.runner.prune.observations import Observations
 from rolecall.runner.reconcile import pruner
+from rolecall.runner.reconcile.marks import Marks
 from rolecall.runner.reconcile.pruner import Pruner
 from rolecall.runner.runs import events
 from rolecall.runner.runs.outcome import OutcomeBuilder
@@ -79,7 +79,8 @@ def _own_without_mark(obj: Any, owner: Any, group: str, kind: str) -> bool:
 
 
 def _own_with_any_mark_of_primary(obj: Any, owner: Any, group: str, kind: str) -> bool:
-    return marked_primary(obj) == owner.uid and _own_without_mark(obj, owner, group, kind)
+    mark = (obj["metadata"].get("annotations") or {}).get(MADE_FOR_ANNOTATION, "")
+    return mark.startswith(f"{owner.uid}:") and _own_without_mark(obj, owner, group, kind)
 
 
 def _own_with_second_owner(obj: Any, owner: Any, group: str, kind: str) -> bool:
@@ -194,7 +195,7 @@ def _names_only_ids(self: Observations, found: Any, _uid: str) -> bool:
 @contextmanager
 def _shared_objects_stay_marked() -> Iterator[None]:
     with (
-        mock.patch.object(Pruner, "_unmark_shared", _nothing),
+        mock.patch.object(Marks, "unmark_shared", _nothing),
         mock.patch.object(Observations, "found_other", _drop),
     ):
         yield

@@ -24,7 +24,6 @@ from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause, Priority
-from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, marked_primary
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.seen_objects import is_own
 from rolecall.runner.prune.decision import WAIT_SECONDS, CompleteRun, Decision, PruneOptions, Pruning, decide, judge
@@ -37,9 +36,10 @@ from rolecall.runner.prune.inventory import (
     digest_of_object,
     inputs_of,
 )
-from rolecall.runner.prune.observations import ObjectId, Observations, Other
+from rolecall.runner.prune.observations import ObjectId, Observations
 from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION, ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import NORMAL, WARNING, EventSpec
+from rolecall.runner.reconcile.marks import Marks
 from rolecall.runner.reconcile.status_writer import Primaries
 from rolecall.runner.runs.content import digest_of_content
 from rolecall.system.blocking_work import run_in_thread
@@ -113,6 +113,11 @@ class Pruner:
     clock: Clock = SYSTEM_CLOCK
     _memory: dict[ObjectKey, _Memory] = field(default_factory=dict)
 
+    @property
+    def marks(self) -> Marks:
+        """What takes marks from objects."""
+        return Marks(self.primaries, self.shared, self.pruning)
+
     def observations(self) -> Observations:
         """Return an empty record of what a run names."""
         return Observations(shared=self.shared)
@@ -125,7 +130,7 @@ class Pruner:
         outcome = context.outcome
         if outcome.prune is not None:  # also in a file that ``Launcher`` didn't find
             self.pruning.add(self.watch.gvk)
-        await self._unmark_shared(context)
+        await self.marks.unmark_shared(context)
         inventory = Inventory.of(context.fresh)
         if inventory.by != self.identity:  # another operator, or another role, has other rules
             inventory = Inventory()
@@ -278,7 +283,7 @@ class Pruner:
         if not is_own(live, owner, each.id.group, each.kind) or (each.id, owner.uid) in self.shared:
             return None
         if uid_of(live) != each.uid:
-            await self._unmark_restored(context, replace(each, uid=uid_of(live)))
+            await self.marks.unmark_restored(context, replace(each, uid=uid_of(live)))
             return None
         return live
 
@@ -290,20 +295,8 @@ class Pruner:
         created = self._remember(context.key).created
         restored = [each for each in own if uids.get(each.id, each.uid) != each.uid and each.uid not in created]
         for each in restored:
-            await self._unmark_restored(context, each)
+            await self.marks.unmark_restored(context, each)
         return tuple(each for each in own if each not in restored)
-
-    async def _unmark_restored(self, context: ReconcileContext, restored: InventoryObject) -> None:
-        """Remove the mark of an object that somebody has restored, so that it stays, whatever becomes of its entry."""
-        if not self.primaries.may_write():
-            return
-        try:
-            gvk = GVK(restored.id.group, restored.version, restored.kind)
-            written = await self._annotate(gvk, restored.id.key, restored.uid, {MADE_FOR_ANNOTATION: None})
-            self.primaries.own_writes.record_write((self.watch.gvk, context.key), written)
-            logger.info("Keeping an object that no run has created", object=str(restored))
-        except KubeError as error:
-            logger.warning("Failed to unmark a restored object", object=str(restored), reason=str(error))
 
     def _await_stability(self, memory: _Memory, inputs: Inputs, decision: Decision) -> Pruning:
         count = memory.attempts.get(inputs.digests, 0) + 1
@@ -323,7 +316,7 @@ class Pruner:
         """Return the own objects that a run has named, with their kinds. Raise KubeError if one isn't served."""
         found = []
         for each, seen in run.own.items():
-            gvk = await self._kind_of(each, seen.version)
+            gvk = await self.marks.kind_of(each, seen.version)
             found.append(InventoryObject(each, seen.version, gvk.kind, seen.uid))
         return tuple(found)
 
@@ -438,53 +431,7 @@ class Pruner:
             changed[INVENTORY_ANNOTATION] = text
         if changed and self.primaries.may_write():
             key = ObjectKey.of_object(primary)
-            written = await self._annotate(self.watch.gvk, key, uid_of(primary), changed)
-            self.primaries.own_writes.record_write((self.watch.gvk, key), written)
-
-    async def _annotate(self, gvk: GVK, key: ObjectKey, uid: str, annotations: Mapping[str, str | None]) -> RawObject:
-        patch = {"metadata": {"uid": uid, "annotations": annotations}}  # the uid is a precondition
-        return await self.primaries.client.patch(gvk, key, patch)
-
-    async def _unmark_shared(self, context: ReconcileContext) -> None:
-        """Remove the marks of the objects of other primaries that the run has requested by name: these stay.
-
-        A response that doesn't show the mark, such as a Scale, takes a read.
-        """
-        run, uid = context.observations, uid_of(context.obj)
-        for found, version in run.unseen.items() if self.pruning else ():
-            live = await self._read_unseen(found, version)
-            primary_uid = marked_primary(live, found.group)
-            if primary_uid not in ("", uid) and uid_of(live) != uid:
-                run.found_other(found, Other(version, uid_of(live), primary_uid))
-        for found, other in run.others.items():
-            if not self.primaries.may_write():
-                return
-            name = f"{found.resource} {found.key}"
-            try:
-                gvk = await self._kind_of(found, other.version)
-                written = await self._annotate(gvk, found.key, other.uid, {MADE_FOR_ANNOTATION: None})
-                self.primaries.own_writes.record_write((self.watch.gvk, context.key), written)
-                logger.info("Keeping an object that was made for another object", object=name)
-            except NotFoundError:
-                pass
-            except KubeError as error:
-                logger.warning("Failed to unmark an object of another role", object=name, reason=str(error))
-                continue
-            self.shared.discard((found, other.primary_uid))
-
-    async def _read_unseen(self, found: ObjectId, version: str) -> RawObject:
-        try:
-            return await self.primaries.client.get(await self._kind_of(found, version), found.key)
-        except (KubeError, OSError) as error:
-            logger.debug("Failed to read what a run has named", object=str(found.key), reason=str(error))
-            return {}
-
-    async def _kind_of(self, found: ObjectId, version: str) -> GVK:
-        """Return the kind of an object. Raise UnknownKindError if it isn't served."""
-        resource = await self.primaries.client.resource_for_path(found.group, version, found.resource)
-        if resource is None:
-            raise UnknownKindError(GVK(found.group, version, found.resource))
-        return resource.gvk
+            await self.primaries.annotate(key, self.watch.gvk, key, uid_of(primary), changed)
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the state of an object that was deleted, or that another replica reconciles from now on."""

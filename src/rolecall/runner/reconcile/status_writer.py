@@ -151,6 +151,13 @@ class Primaries:
         self.own_writes.record_write((self.gvk, ObjectKey.of_object(obj)), written)
         return written
 
+    async def annotate(
+        self, primary: ObjectKey, gvk: GVK, key: ObjectKey, uid: str, annotations: Mapping[str, str | None]
+    ) -> None:
+        """Set annotations of an object with this uid, or remove those with None; this doesn't trigger the primary."""
+        patch = {"metadata": {"uid": uid, "annotations": annotations}}  # the uid is a precondition
+        self.own_writes.record_write((self.gvk, primary), await self.client.patch(gvk, key, patch))
+
 
 @dataclass(frozen=True, slots=True)
 class StatusWriter:

@@ -1,0 +1,87 @@
+"""Takes the marks from objects that prune must not delete: those that other roles use, and those that were restored.
+
+A mark, once lost, never comes back, so such an object stays, whatever any inventory says. See ``proxy/made_for.py``.
+"""
+
+from dataclasses import dataclass
+
+from rolecall.kube.errors import KubeError, NotFoundError, UnknownKindError
+from rolecall.kube.metadata import uid_of
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, marked_primary
+from rolecall.runner.prune.inventory import InventoryObject
+from rolecall.runner.prune.observations import ObjectId, Other
+from rolecall.runner.reconcile.context import ReconcileContext
+from rolecall.runner.reconcile.status_writer import Primaries
+from rolecall.system.logs import get_logger
+
+logger = get_logger("prune")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Removes marks after the runs of one kind."""
+
+    primaries: Primaries
+    shared: set[tuple[ObjectId, str]]
+    """The objects that runs of other primaries have requested by name, with the uid of the primary in their mark.
+
+    Each is in it from the request until its mark is gone.
+    """
+
+    pruning: set[GVK]
+    """The kinds of this operator whose roles may prune."""
+
+    async def unmark_shared(self, context: ReconcileContext) -> None:
+        """Remove the marks of the objects of other primaries that the run has requested by name.
+
+        A response that doesn't show the mark, such as a Scale, takes a read. A mark that can't be removed is tried
+        again after the next run that requests the object.
+        """
+        run, uid = context.observations, uid_of(context.obj)
+        for found, version in run.unseen.items() if self.pruning else ():
+            live = await self._read(found, version)
+            primary_uid = marked_primary(live, found.group)
+            if primary_uid not in ("", uid) and uid_of(live) != uid:
+                run.found_other(found, Other(version, uid_of(live), primary_uid))
+        for found, other in run.others.items():
+            if not self.primaries.may_write():
+                return
+            name = f"{found.resource} {found.key}"
+            try:
+                await self._unmark(context, await self.kind_of(found, other.version), found, other.uid)
+                logger.info("Keeping an object that was made for another object", object=name)
+            except NotFoundError:
+                pass
+            except KubeError as error:
+                logger.warning("Failed to unmark an object of another role", object=name, reason=str(error))
+                continue
+            self.shared.discard((found, other.primary_uid))
+
+    async def unmark_restored(self, context: ReconcileContext, restored: InventoryObject) -> None:
+        """Remove the mark of an object that somebody has restored, so that it stays, whatever becomes of its entry."""
+        if not self.primaries.may_write():
+            return
+        gvk = GVK(restored.id.group, restored.version, restored.kind)
+        try:
+            await self._unmark(context, gvk, restored.id, restored.uid)
+            logger.info("Keeping an object that no run has created", object=str(restored))
+        except KubeError as error:
+            logger.warning("Failed to unmark a restored object", object=str(restored), reason=str(error))
+
+    async def kind_of(self, found: ObjectId, version: str) -> GVK:
+        """Return the kind of an object. Raise UnknownKindError if it isn't served."""
+        resource = await self.primaries.client.resource_for_path(found.group, version, found.resource)
+        if resource is None:
+            raise UnknownKindError(GVK(found.group, version, found.resource))
+        return resource.gvk
+
+    async def _unmark(self, context: ReconcileContext, gvk: GVK, found: ObjectId, uid: str) -> None:
+        await self.primaries.annotate(context.key, gvk, found.key, uid, {MADE_FOR_ANNOTATION: None})
+
+    async def _read(self, found: ObjectId, version: str) -> RawObject:
+        try:
+            return await self.primaries.client.get(await self.kind_of(found, version), found.key)
+        except (KubeError, OSError) as error:
+            logger.debug("Failed to read what a run has named", object=str(found.key), reason=str(error))
+            return {}
