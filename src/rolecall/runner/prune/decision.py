@@ -158,7 +158,8 @@ def judge(
         if not (is_new or each.since == PENDING):
             return each
         asks = (each.asks and each.since != NAMED) or (is_new and not is_edit)
-        return replace(each, since=max(1, int(now)) if is_complete else PENDING, asks=asks, seen="")
+        # Whether anyone has changed it is compared with what was seen first, also if the inputs change meanwhile.
+        return replace(each, since=max(1, int(now)) if is_complete else PENDING, asks=asks)
 
     objects = tuple(judged(each) for each in inventory.objects)
     inventory = replace(inventory, generation=inputs.generation, objects=objects)

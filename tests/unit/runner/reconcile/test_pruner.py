@@ -245,6 +245,21 @@ async def test_object_that_anyone_changed_is_kept_whenever_that_happened(
     assert await stage.live() == ({"a"} if runs == 0 and "labels" in change else {"a", "b"})
 
 
+@pytest.mark.parametrize("outcome", [SUCCESS, FAILURE])
+async def test_change_of_an_obsolete_object_counts_although_the_spec_changes_too(
+    world: World, tmp_path: Path, outcome: Outcome
+) -> None:
+    """In particular if somebody changes it after an edit, and before the run for that edit has ended."""
+    stage = await staged(world, tmp_path, "a", "b")
+    await stage.run_ended("a", after="0")
+    await stage.edit("that leaves it switched off")
+    await world.patch(CONFIG_MAP, "b", {"metadata": {"labels": {"used": "true"}}})
+    await stage.run_ended("a", after="0", outcome=outcome)
+    for _ in range(3):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", "b"}
+
+
 async def test_object_created_again_by_somebody_is_kept(world: World, tmp_path: Path) -> None:
     stage = await staged(world, tmp_path, "a", "b")
     await stage.run_ended("a", after="0")
