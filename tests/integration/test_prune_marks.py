@@ -120,6 +120,9 @@ READS = """
     name: "{{ theirs }}"
     namespace: "{{ ansible_operator_meta.namespace }}"
   when: reads | default(false)
+- name: Go on for a while
+  ansible.builtin.wait_for: {timeout: "{{ seconds }}"}
+  when: seconds is defined
 - name: Fail
   ansible.builtin.fail: {msg: on purpose}
   when: fails | default(false)
@@ -564,6 +567,21 @@ async def test_object_that_another_role_names_loses_its_mark_and_stays(world: Wo
         await stays(world, DEPLOYMENT, case.name)
 
     await for_each_write(world, things, check, list(READERS))
+
+
+async def test_object_that_a_run_in_progress_has_named_stays(world: World, things: Things) -> None:
+    """Its mark is removed after the run, and until then, this process remembers it."""
+    one, reader = things["writing"], things["reading"]
+    rest, part = definition(world, ROLE, "rest"), definition(world, DEPLOYMENT, "theirs", WORKLOAD)
+    await made(one, rest, part)
+    await reader.create({"words": ["label", "deployment/theirs", "a=b"], "seconds": 60})
+    await world.wait_for(DEPLOYMENT, "theirs", lambda obj: "a" in (metadata_of(obj).get("labels") or {}))
+    await is_switched_off(one, rest)
+    assert reader.ended() == 0
+    await stays(world, DEPLOYMENT, "theirs")
+    await world.wait_for(DEPLOYMENT, "theirs", lambda obj: annotation_of(obj, MADE_FOR_ANNOTATION) is None)
+    await is_switched_off(one, rest)
+    await stays(world, DEPLOYMENT, "theirs")
 
 
 async def test_object_of_two_primaries_stays(world: World, things: Things) -> None:
