@@ -86,9 +86,6 @@ class CompleteRun:
     inputs: Inputs
     own: tuple[InventoryObject, ...] = ()
     observations: Observations = field(default_factory=Observations)
-    created: frozenset[str] = frozenset()
-    """The uids of the objects that this run, or an earlier one of this process, has created."""
-
     confirmed: str = ""
     """The digest of the deletions that a person permits."""
 
@@ -215,18 +212,10 @@ def decide(  # noqa: PLR0913 - two clocks, the past, and the present
 
 
 def _with_stable_set(inventory: Inventory, run: CompleteRun) -> Inventory:
-    """Return the inventory with the objects of a stable set, and without those that the role names only sometimes.
-
-    An object that was created again has another uid. Unless a run did that, somebody has restored it, and it stays: its
-    entry keeps the uid of the object that is gone.
-    """
-    known = {each.id: each for each in inventory.objects}
+    """Return the inventory with the objects of a stable set, and without those that the role names only sometimes."""
     named = run.observations.names
     kept = [each for each in inventory.objects if each.is_obsolete or named(each.id, each.uid)]
-    current = {each.id: each for each in kept}
-    for each in run.own:
-        if each.id not in known or each.uid in run.created or known[each.id].uid == each.uid:
-            current[each.id] = each
+    current = {each.id: each for each in (*kept, *run.own)}
     is_calm = not any(each.is_obsolete for each in current.values())
     waiting = dict(run.observations.waiting) if is_calm else inventory.waiting
     return replace(inventory, objects=tuple(current.values()), stable=run.digest, waiting=waiting)

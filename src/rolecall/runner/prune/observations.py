@@ -58,8 +58,8 @@ class Observations:
     changes: bool = False
     """Whether the run has changed an object other than the primary."""
 
-    created: set[str] = field(default_factory=set)
-    """The uids of the objects that the run has created."""
+    created: dict[ObjectId, str] = field(default_factory=dict)
+    """The objects that the run has created, with their uids."""
 
     others: dict[ObjectId, Other] = field(default_factory=dict)
     """The objects made for other primaries that the run has requested by name."""
@@ -91,9 +91,7 @@ class Observations:
         if info.name and status != HTTPStatus.NOT_FOUND and (info.is_dry_run or not is_gone):
             self._note_others(info, requested, seen if info.subresource in ("", "status") else None)
         if info.is_dry_run:  # names what it would change, and changes nothing
-            self._ids.update(
-                ObjectId(info.group, info.resource, each.key.namespace, each.key.name) for each in seen or ()
-            )
+            self._ids.update(_id_of(info, each) for each in seen or ())
             return
         if info.subresource not in ("", "status"):  # a Scale has the name of its object, but not its owners
             return
@@ -102,7 +100,7 @@ class Observations:
         for each in seen or ():
             self._add_object(info, each)
         if status == HTTPStatus.CREATED and not info.subresource:
-            self.created.update(each.uid for each in seen or ())
+            self.created.update((_id_of(info, each), each.uid) for each in seen or ())
 
     def _doubt_response(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
         is_ended = status == 0 and info.is_resource and info.is_long_running  # by its client, such as kubectl wait
@@ -127,7 +125,7 @@ class Observations:
         self.shared.add((found, other.primary_uid))
 
     def _add_object(self, info: RequestInfo, seen: SeenObject) -> None:
-        found = ObjectId(info.group, info.resource, seen.key.namespace, seen.key.name)
+        found = _id_of(info, seen)
         is_own = seen.is_own and (info.verb != "list" or found in self.own)
         self._ids.add(found)
         self._uids.add(seen.uid)
@@ -150,6 +148,10 @@ class Observations:
         """Return whether the run has named an object."""
         collections = ((found.group, found.resource, each) for each in ("", found.namespace))
         return found in self._ids or uid in self._uids or not self._collections.isdisjoint(collections)
+
+
+def _id_of(info: RequestInfo, seen: SeenObject) -> ObjectId:
+    return ObjectId(info.group, info.resource, seen.key.namespace, seen.key.name)
 
 
 def describe(info: RequestInfo) -> str:

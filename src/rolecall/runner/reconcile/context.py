@@ -55,6 +55,9 @@ class ReconcileContext:
     observations: Observations = field(default_factory=Observations)
     """What the run has named, also if it failed or was interrupted."""
 
+    role: str | None = None
+    """The digest of the role's files before the run, None if it may not prune."""
+
     pruning: Pruning = field(default_factory=Pruning)
     run: asyncio.Task[Outcome] | None = None
     interruption: Outcome | None = None

@@ -58,16 +58,21 @@ class Marks:
                 continue
             self.shared.discard((found, other.primary_uid))
 
-    async def unmark_restored(self, context: ReconcileContext, restored: InventoryObject) -> None:
-        """Remove the mark of an object that somebody has restored, so that it stays, whatever becomes of its entry."""
+    async def unmark_restored(self, context: ReconcileContext, restored: InventoryObject) -> bool:
+        """Remove the mark of an object that somebody has restored, so that it stays, whatever becomes of its entry.
+
+        Return whether it has none now.
+        """
         if not self.primaries.may_write():
-            return
+            return False
         gvk = GVK(restored.id.group, restored.version, restored.kind)
         try:
             await self._unmark(context, gvk, restored.id, restored.uid)
-            logger.info("Keeping an object that no run has created", object=str(restored))
         except KubeError as error:
             logger.warning("Failed to unmark a restored object", object=str(restored), reason=str(error))
+            return False
+        logger.info("Keeping an object that no run has created", object=str(restored))
+        return True
 
     async def kind_of(self, found: ObjectId, version: str) -> GVK:
         """Return the kind of an object. Raise UnknownKindError if it isn't served."""

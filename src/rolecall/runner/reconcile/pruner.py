@@ -14,6 +14,7 @@ remembers it, from the moment of the request.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -29,6 +30,7 @@ from rolecall.runner.proxy.seen_objects import is_own
 from rolecall.runner.prune.decision import WAIT_SECONDS, CompleteRun, Decision, PruneOptions, Pruning, decide, judge
 from rolecall.runner.prune.inventory import (
     INVENTORY_ANNOTATION,
+    MAX_OBJECTS,
     NAMED,
     Inputs,
     Inventory,
@@ -77,8 +79,8 @@ class _Memory:
     named: set[ObjectId] = field(default_factory=set)
     """The entries that runs with these inputs have named."""
 
-    created: set[str] = field(default_factory=set)
-    """The uids of the objects that runs have created since the last stable set."""
+    uids: dict[ObjectId, str] = field(default_factory=dict)
+    """The objects that runs have created or found, with their uids, also those that are gone; the last ones count."""
 
     obsolete_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When this process saw for the first time that an object (its uid) is obsolete since then, monotonic."""
@@ -118,9 +120,12 @@ class Pruner:
         """What takes marks from objects."""
         return Marks(self.primaries, self.shared, self.pruning)
 
-    def observations(self) -> Observations:
-        """Return an empty record of what a run names."""
-        return Observations(shared=self.shared)
+    async def run_starts(self, context: ReconcileContext) -> None:
+        """Note the role with which a run starts, and let it note what it names. Raises nothing."""
+        context.observations = Observations(shared=self.shared)
+        if self.watch.gvk in self.pruning or Inventory.of(context.obj).objects:
+            with suppress(OSError):
+                context.role = await self._role()
 
     async def run_ended(self, context: ReconcileContext, *, is_saved: bool = True) -> Pruning:
         """Update the inventory after a run, and delete what is due. Raises nothing: errors are reasons.
@@ -140,12 +145,16 @@ class Pruner:
             return Pruning()
         options = PruneOptions.of_task(outcome.prune or {})
         reasons = self._doubts(context, options) if is_reached else []
+        is_same_role = context.role is not None and await self._role_now() == context.role
+        if not is_same_role:
+            reasons.append("the files of the role changed during the run, or weren't known before it")
+            context.observations.doubt(reasons[-1])
         if not is_saved:
             reasons.append("the status of the run couldn't be written")
         try:
             if options is not None and is_reached and not reasons:
                 return await self._prune(context, inventory, options)
-            await self._note(context, inventory)
+            await self._note(context, inventory, is_same_role=is_same_role)
         except (KubeError, OSError) as error:
             reasons.append(str(error))
         if not is_reached:
@@ -171,32 +180,34 @@ class Pruner:
             reasons.append("the options of the task are hidden or unreadable")
         return reasons
 
-    async def _note(self, context: ReconcileContext, inventory: Inventory) -> None:
+    async def _note(self, context: ReconcileContext, inventory: Inventory, *, is_same_role: bool) -> None:
         """Note what a run that isn't complete has named: that is needed with these inputs."""
         memory = self._remember(context.key)
         memory.previous = None
-        memory.created |= context.observations.created
+        self._remember_uids(memory, context.observations.created)
         if inventory.objects:
-            judged = await self._judged(context, inventory, await self._inputs(context.obj), is_complete=False)
-            await self._write(context.fresh, judged)
+            inputs = self._inputs(context.obj, context.role or "")
+            if not is_same_role:  # nobody knows with which role the run has named what
+                inputs = Inputs(inventory.spec, inventory.role, inputs.metadata, inventory.generation)
+            await self._write(context.fresh, self._judged(context, inventory, inputs, is_complete=False))
 
     async def _prune(self, context: ReconcileContext, inventory: Inventory, options: PruneOptions) -> Pruning:
         primary, memory, run = context.fresh, self._remember(context.key), context.observations
         previous, memory.previous, memory.doubtful = memory.previous, None, 0
-        inputs = await self._inputs(context.obj)
-        memory.created |= run.created
+        inputs = self._inputs(context.obj, context.role or "")
+        self._remember_uids(memory, run.created)
         own = await self._without_restored(context, inventory, await self._own_objects(run))
         for each in [each for each in inventory.objects if await self._is_forged(each)]:
             logger.warning("Ignoring an invalid entry of the inventory", entry=str(each), resource=each.id.resource)
             inventory = inventory.without(each.id)
         old_confirm = inventory.confirm
-        inventory = await self._judged(context, inventory, inputs, is_complete=True)
+        inventory = self._judged(context, inventory, inputs, is_complete=True)
         inventory, reasons = await self._examined(context, inventory)
         known_at, monotonic = memory.obsolete_at, self.clock.monotonic()
         seen = {(each.uid, each.since) for each in inventory.obsolete}
         memory.obsolete_at = {each: known_at.get(each, monotonic) for each in seen}
         confirmed = annotation_of(primary, CONFIRM_ANNOTATION) or ""
-        complete = CompleteRun(inputs, own, run, frozenset(memory.created), confirmed)
+        complete = CompleteRun(inputs, own, run, confirmed)
         memory.previous = complete.digest
         now = self.clock.now()  # for the texts too: a request may take longer than the time that they show
 
@@ -208,7 +219,6 @@ class Pruner:
             await self._write(primary, decision.inventory)
             return self._await_stability(memory, inputs, decision)
         memory.attempts.clear()
-        memory.created.clear()
         self._propose(context, decision, old_confirm, options)
         left, deleted, problems = await self._delete(context, inputs, decision)
         is_used = bool(confirmed) and confirmed == decision.inventory.confirm and bool(decision.due)
@@ -236,7 +246,14 @@ class Pruner:
     def _remember(self, key: ObjectKey) -> _Memory:
         return self._memory.setdefault(key, _Memory())
 
-    async def _judged(
+    def _remember_uids(self, memory: _Memory, uids: Mapping[ObjectId, str]) -> None:
+        for found, uid in uids.items():
+            memory.uids.pop(found, None)
+            memory.uids[found] = uid
+        for oldest in list(memory.uids)[: max(0, len(memory.uids) - MAX_OBJECTS)]:
+            del memory.uids[oldest]
+
+    def _judged(
         self, context: ReconcileContext, inventory: Inventory, inputs: Inputs, *, is_complete: bool
     ) -> Inventory:
         """Return the inventory with what this run, and earlier ones of this process with these inputs, have named."""
@@ -291,12 +308,14 @@ class Pruner:
         self, context: ReconcileContext, inventory: Inventory, own: tuple[InventoryObject, ...]
     ) -> tuple[InventoryObject, ...]:
         """Return the own objects without those that take the place of others, and that no run has created."""
-        uids = {each.id: each.uid for each in inventory.objects}
-        created = self._remember(context.key).created
-        restored = [each for each in own if uids.get(each.id, each.uid) != each.uid and each.uid not in created]
-        for each in restored:
-            await self.marks.unmark_restored(context, each)
-        return tuple(each for each in own if each not in restored)
+        memory = self._remember(context.key)
+        uids = {each.id: each.uid for each in inventory.objects} | memory.uids
+        restored = {each.id for each in own if uids.get(each.id, each.uid) != each.uid}
+        left = tuple(each for each in own if each.id not in restored)
+        for each in own:
+            if each.id not in restored or await self.marks.unmark_restored(context, each):
+                self._remember_uids(memory, {each.id: each.uid})
+        return left
 
     def _await_stability(self, memory: _Memory, inputs: Inputs, decision: Decision) -> Pruning:
         count = memory.attempts.get(inputs.digests, 0) + 1
@@ -307,10 +326,19 @@ class Pruner:
         logger.info("Nothing is pruned: the role names or changes other objects in each run", runs=count)
         return Pruning(texts={"reasons": (reason,)})
 
-    async def _inputs(self, primary: RawObject) -> Inputs:
-        files = await run_in_thread(partial(digest_of_content, (self.watch.content,)))
+    async def _role(self) -> str:
+        """Return the digest of the role's files. Raise OSError."""
+        return await run_in_thread(partial(digest_of_content, (self.watch.content,)))
+
+    async def _role_now(self) -> str | None:
+        try:
+            return await self._role()
+        except OSError:
+            return None
+
+    def _inputs(self, primary: RawObject, role: str) -> Inputs:
         variables = {"vars": dict(self.watch.variables), "snakeCase": self.watch.snake_case_parameters}
-        return inputs_of(primary, {"files": files, **variables})
+        return inputs_of(primary, {"files": role, **variables})
 
     async def _own_objects(self, run: Observations) -> tuple[InventoryObject, ...]:
         """Return the own objects that a run has named, with their kinds. Raise KubeError if one isn't served."""
@@ -407,7 +435,7 @@ class Pruner:
         live = await self.primaries.read_again(context.obj)
         if is_paused(live) or is_being_deleted(live):
             raise _StoppedError("the object is paused or being deleted")
-        if (await self._inputs(live)).digests != inputs.digests:
+        if self._inputs(live, await self._role()).digests != inputs.digests:
             raise _StoppedError("the object or its role changed")
         if context.interruption is not None or not (self.primaries.may_write() and self.may_delete(context.key)):
             raise _StoppedError("another run is due, or another replica may be the leader")

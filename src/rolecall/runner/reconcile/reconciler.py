@@ -113,8 +113,6 @@ class Reconciler:
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Reconcile an object once. Raise CancelledError, or the error of a bug."""
         context = ReconcileContext(key, new_ident(), causes)
-        if self.pruner is not None:
-            context.observations = self.pruner.observations()
         if self.tracer is not None:
             context.trace = self.tracer.start(self.watch, key, context.ident, causes)
         with structlog.contextvars.bound_contextvars(job=context.ident):
@@ -153,6 +151,8 @@ class Reconciler:
         try:
             if (ended := await self._prepare(context)) is not None:
                 return ended
+            if self.pruner is not None:
+                await self.pruner.run_starts(context)
             context.outcome = await self._run(context)
             is_saved = await self._save(context)
             if self.pruner is not None:

@@ -247,15 +247,6 @@ def test_what_waits_while_something_is_obsolete_is_not_noted() -> None:
     assert not decision.inventory.waiting
 
 
-def test_object_that_somebody_created_again_keeps_the_uid_of_the_one_that_is_gone() -> None:
-    """So a restored object is never deleted; one that a run has created again is the primary's own."""
-    inventory = Inventory("s1", "role", objects=(replace(item("a"), uid="before"),))
-    restored = run_of("a")
-    created = replace(restored, created=frozenset({"uid-a"}))
-    assert [each.uid for each in stable(inventory, restored, 1).inventory.objects] == ["before"]
-    assert [each.uid for each in stable(inventory, created, 1).inventory.objects] == ["uid-a"]
-
-
 def test_more_objects_or_longer_names_than_an_inventory_has_are_not_followed() -> None:
     many = tuple(item(str(number)) for number in range(MAX_OBJECTS + 1))
     long = tuple(item(f"{number}{'x' * 250}") for number in range(MAX_BYTES // 500))

@@ -173,4 +173,4 @@ def test_created_objects_are_known_by_their_uids() -> None:
     found.add(request("update", "c"), 200, (seen("c"),))
     found.add(request("create", "d", subresource="eviction"), 201, (seen("d"),))
     found.add(request("create", "", is_dry_run=True), 201, (seen("e"),))
-    assert found.created == {"uid-a", "uid-b"}
+    assert found.created == {A: "uid-a", A._replace(name="b"): "uid-b"}

@@ -1,6 +1,6 @@
 """Pruner: what it reads, writes, and deletes after a run; ``test_decision.py`` has the rules."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, PRUNE_ANNOTATION
 from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inputs, Inventory, InventoryObject
-from rolecall.runner.prune.observations import ObjectId, Observations, Other, Own
+from rolecall.runner.prune.observations import ObjectId, Other, Own
 from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION, PERIOD_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.pruner import Pruner
@@ -53,6 +53,7 @@ class Stage:
             record_event=lambda _obj, event: events.append(event),
             identity="by",
             may_delete=lambda _key: True,
+            pruning={THING},
             clock=clock,
         )
         return cls(rig, pruner, clock, events)
@@ -75,7 +76,7 @@ class Stage:
 
     async def note(self, before: Inputs | None = None, **changes: Any) -> None:
         """Write an inventory of all objects, by default that of runs before an edit."""
-        role = (await self.pruner._inputs(await self.rig.thing())).role
+        role = self.pruner._inputs(await self.rig.thing(), await self.pruner._role()).role
         inputs = before or Inputs("before-the-edit", "")
         entries = tuple(self.entry(name) for name in self.made)
         inventory = Inventory(inputs.spec, inputs.role or role, 0, entries, "by")
@@ -96,6 +97,7 @@ class Stage:
         doubts: Sequence[str] = (),
         named: tuple[str, ...] = (),
         created: str = "",
+        during: Callable[[], object] = lambda: None,
     ) -> Pruning:
         """Let a run end that has named these objects."""
         prune: dict[str, Any] = {"options": {"after": after, "mode": mode, "skips": []}}
@@ -103,13 +105,15 @@ class Stage:
             outcome = replace(outcome, prune=prune)
         thing = await self.rig.thing()
         context = ReconcileContext(self.rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
-        context.observations = self.pruner.observations()
+        await self.pruner.run_starts(context)
+        during()
         for name in names:
             entry = self.entry(name)
             context.observations.own[entry.id] = Own("v1", entry.uid)
             context.observations._ids.add(entry.id)
         context.observations._ids |= {self.entry(name).id for name in named}
-        context.observations.created |= {created} - {""}
+        if created:
+            context.observations.created[self.entry(created).id] = self.entry(created).uid
         context.observations.doubts.extend(doubts)
         for found, other in (others or {}).items():
             context.observations.found_other(found, other)
@@ -154,9 +158,11 @@ async def test_only_a_complete_run_with_the_task_sends_requests(
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path)
     pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True)
-    own = Observations(own={item("a").id: Own("v1", "uid-a")})
+    pruner.pruning.add(THING)
     thing = await rig.thing()
-    context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome, observations=own)
+    context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
+    await pruner.run_starts(context)
+    context.observations.own[item("a").id] = Own("v1", "uid-a")
     cluster.calls.clear()
     assert ((await pruner.run_ended(context)) != Pruning()) is bool(outcome.is_successful and outcome.prune)
     assert bool(cluster.calls) is sends
@@ -179,6 +185,7 @@ async def test_run_that_confirms_the_objects_has_its_own_cause_and_keeps_the_per
         record_event=lambda *_: None,
         identity="by",
         may_delete=lambda _key: True,
+        pruning={THING},
         clock=ManualClock(clock.now() + 60),  # the run is requested for a second later
     )
     results = []
@@ -288,13 +295,61 @@ async def test_restored_object_is_kept_however_often_the_spec_changes(
     assert (uid_of(live), annotation_of(live, MADE_FOR_ANNOTATION)) == (uid_of(restored), None)
 
 
+async def test_restored_object_is_kept_although_no_inventory_names_the_one_that_is_gone(
+    world: World, tmp_path: Path
+) -> None:
+    """Prune has deleted the object, or it was restored before its first stable set, or the inventory is lost."""
+    for way in ("pruned", "early", "lost"):
+        stage = await Stage.of(world, tmp_path)
+        for name in ("a", "b"):
+            await stage.make(name)
+        await stage.run_ended("a", "b", created="b")
+        if way != "early":
+            await stage.run_ended("a", "b")
+        if way == "pruned":
+            await stage.edit("off")
+            for _ in range(3):
+                await stage.run_ended("a", after="0")
+            assert await stage.live() == {"a"}
+        else:
+            await world.delete(CONFIG_MAP, "b")
+        if way == "lost":
+            await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: None}}})
+        await stage.make("b")
+        for on in (True, False):
+            await stage.edit(f"{way} {on}")
+            for _ in range(4):
+                names = ["a", "b"] if on and await stage.is_own("b") else ["a"]
+                await stage.run_ended(*names, named=("b",) if on else (), after="0")
+        assert await stage.live() == {"a", "b"}
+        for gvk, name in ((CONFIG_MAP, "a"), (CONFIG_MAP, "b"), (THING, "one")):
+            await world.delete(gvk, name)
+
+
+async def test_release_during_a_run_is_no_edit(world: World, tmp_path: Path) -> None:
+    """Nobody knows with which version the run has named what; the next run shows that the role changed."""
+    stage = await staged(world, tmp_path, "a", "b")
+    file = tmp_path / "roles" / "thing" / "tasks" / "main.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text("one version")
+    for _ in range(2):
+        await stage.run_ended("a", "b")
+    ended = await stage.run_ended("a", "b", during=lambda: file.write_text("another version"))
+    assert "the files of the role changed during the run" in ended.texts["reasons"][0]
+    await stage.edit("at the same time")
+    for _ in range(4):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", "b"}
+    assert [each.asks for each in (await stage.inventory()).obsolete] == [True]
+
+
 async def test_object_that_a_failed_run_has_created_again_is_the_primarys_own(world: World, tmp_path: Path) -> None:
     stage = await staged(world, tmp_path, "a", "b")
     await stage.run_ended("a", "b")
     await stage.run_ended("a", "b")
     await world.delete(CONFIG_MAP, "b")
     made = await stage.make("b")
-    await stage.run_ended("b", outcome=FAILURE, created=uid_of(made))
+    await stage.run_ended("b", outcome=FAILURE, created="b")
     await stage.run_ended("a", "b")
     await stage.run_ended("a", "b")
     assert annotation_of(await world.get(CONFIG_MAP, "b"), MADE_FOR_ANNOTATION) is not None
@@ -368,7 +423,7 @@ async def test_object_that_another_role_names_loses_its_mark_or_is_remembered(
         )
         thing = await stage.rig.thing()
         context = ReconcileContext(ObjectKey("default", "two"), "run", obj=thing, fresh=thing, outcome=FAILURE)
-        context.observations = user.observations()
+        await user.run_starts(context)
         context.observations.found_other(entry.id, Other("v1", entry.uid, uid_of(thing)))
         cluster.troubles = [] if error is None else [("patch", error)]
         await user.run_ended(context)
@@ -401,13 +456,15 @@ async def test_entry_that_no_run_writes_is_ignored(
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path)
     pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True)
-    inputs = await pruner._inputs(await rig.thing())
+    pruner.pruning.add(THING)
+    inputs = pruner._inputs(await rig.thing(), await pruner._role())
     inventory = Inventory(inputs.spec, inputs.role, 0, (forged,), "by").to_text()
     await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: inventory}}})
     thing = await rig.thing()
     outcome = replace(SUCCESS, prune=OPTIONS)
     context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
     for _ in range(3):
+        await pruner.run_starts(context)
         ended = await pruner.run_ended(context)
         assert not ended.texts.get("obsolete")
         assert not ended.texts.get("deleted")
