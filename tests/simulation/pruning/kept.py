@@ -112,6 +112,24 @@ async def _restored(history: KeptHistory) -> tuple[str, ...]:
     return ("x",)
 
 
+async def _restored_after_its_deletion(history: KeptHistory) -> tuple[str, ...]:
+    made = history.truth.living[history.path("x")]
+    await history.edit()
+    history.oracles.deletions.clear()  # this one was right
+    history.user.restore(made.obj)
+    await history.edit("o1", seconds=_SETTLE_SECONDS)
+    await history.edit()
+    return ("x",)
+
+
+async def _restored_without_inventory(history: KeptHistory) -> tuple[str, ...]:
+    history.user.restore_at_once(history.truth.living[history.path("x")])
+    history.user.annotate_primary(history.primary, {INVENTORY_ANNOTATION: None})
+    await history.run_again(3)
+    await history.edit()
+    return ("x",)
+
+
 async def _owned_by_two(history: KeptHistory) -> tuple[str, ...]:
     history.user.share(history.truth.living[history.path("x")])
     await history.edit()
@@ -256,6 +274,8 @@ KEPT: Final[dict[str, KeptCase]] = {
     "copy of a made object": KeptCase(_copied, (*_x(), Item(_CONFIG_MAP, "y", "o2"))),
     "object made before": KeptCase(_made_before, (_BASE, Item(_SERVICE, "x", "o2", Method.PUT))),
     "restored object": KeptCase(_restored),
+    "object restored after its deletion": KeptCase(_restored_after_its_deletion),
+    "restored object without inventory": KeptCase(_restored_without_inventory),
     "second owner": KeptCase(_owned_by_two),
     "edit of another field": KeptCase(_edited_elsewhere),
     "two runs": KeptCase(_needs_stable_runs),

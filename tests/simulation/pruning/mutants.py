@@ -105,13 +105,8 @@ def _mark_whatever_is_written(request: Any, resource: Any, key: Any, obj: Any, e
     return with_mark(changed, mark_for(request.run.owner.uid, resource.gvk.group, resource.gvk.kind, key))
 
 
-class _Everything(frozenset[str]):
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-def _run_that_created_everything(*arguments: Any) -> CompleteRun:
-    return replace(CompleteRun(*arguments), created=_Everything())
+async def _believe_all(_self: Pruner, _context: Any, _inventory: Inventory, own: Any) -> Any:
+    return own
 
 
 _own_object = Pruner._own_object
@@ -220,10 +215,10 @@ def _jobs_without_doubt() -> Iterator[None]:
 _judged = Pruner._judged
 
 
-async def _judged_by_the_last_run(self: Pruner, context: Any, found: Inventory, *args: Any, **options: Any) -> Any:
+def _judged_by_the_last_run(self: Pruner, context: Any, found: Inventory, *args: Any, **options: Any) -> Any:
     self._remember(context.key).named = set()
     objects = tuple(replace(each, since=PENDING) if each.since == NAMED else each for each in found.objects)
-    return await _judged(self, context, replace(found, objects=objects), *args, **options)
+    return _judged(self, context, replace(found, objects=objects), *args, **options)
 
 
 def _kstatus_only(info: Any, obj: Any, now: float) -> str:
@@ -282,7 +277,7 @@ PRUNE_MUTANTS: Final[dict[str, Mutant]] = {
         "principle", replaced(writes, "_with_own_annotations", _mark_whatever_is_written), "make_before"
     ),
     "prune-follows-restored-objects": _mutant(
-        "principle", replaced(pruner, "CompleteRun", _run_that_created_everything), "restore_object"
+        "principle", replaced(Pruner, "_without_restored", _believe_all), "restore_object"
     ),
     "prune-deletes-any-uid": _mutant("principle", _without_uids, "restore_object"),
     "prune-ignores-second-owners": _mutant("principle", partial(_owned, _own_with_second_owner), "share"),

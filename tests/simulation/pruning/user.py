@@ -229,9 +229,10 @@ class PruningUser:
             return
         self._delete_primary(obj, orphans=self._chance.random() < 0.7)
         self._history.settle()
-        self._restore(obj)
+        self.restore(obj)
 
-    def _restore(self, obj: RawObject) -> None:
+    def restore(self, obj: RawObject) -> None:
+        """Create an object as a backup has it."""
         metadata = {name: value for name, value in obj["metadata"].items() if name not in _OF_SERVER}
         body = {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata}
         if self._post(self._path(obj).rpartition("/")[0], body).status == 201:
@@ -477,12 +478,12 @@ class PruningUser:
         if self._saved:
             obj = self._saved.pop(self._chance.randrange(len(self._saved)))
             self._server.handle("DELETE", self._path(obj))
-            self._restore(obj)
+            self.restore(obj)
 
     def restore_at_once(self, made: Made) -> None:
         """Delete an object, and restore it as it was."""
         self._server.handle("DELETE", made.path)
-        self._restore(made.obj)
+        self.restore(made.obj)
 
     def delete_at(self, path: str) -> None:
         """Delete the object of a path."""
