@@ -85,6 +85,9 @@ class _Memory:
     obsolete_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When this process saw for the first time that an object (its uid) is obsolete since then, monotonic."""
 
+    written: Inventory | None = None
+    """The inventory as this process has written it last."""
+
     doubtful: int = 0
     """How many runs in a row have reached the task with a doubt about a request."""
 
@@ -136,9 +139,7 @@ class Pruner:
         if outcome.prune is not None:  # also in a file that ``Launcher`` didn't find
             self.pruning.add(self.watch.gvk)
         await self.marks.unmark_shared(context)
-        inventory = Inventory.of(context.fresh)
-        if inventory.by != self.identity:  # another operator, or another role, has other rules
-            inventory = Inventory()
+        inventory = self._inventory_of(context.fresh)
         is_reached = outcome.prune is not None and outcome.is_successful
         if context.finalizing or not (is_reached or inventory.objects):
             self._memory.pop(context.key, None)
@@ -166,6 +167,17 @@ class Pruner:
         memory.doubtful = memory.doubtful + 1 if context.observations.doubts else 0
         is_tried_again = 0 < memory.doubtful <= MAX_ATTEMPTS  # most requests fail only for a moment
         return Pruning(self.clock.now() + WAIT_SECONDS if is_tried_again else None, texts={"reasons": tuple(reasons)})
+
+    def _inventory_of(self, primary: RawObject) -> Inventory:
+        """Return the inventory of a primary; of one that others have edited, only what this process has written."""
+        found, memory = Inventory.of(primary), self._memory.get(ObjectKey.of_object(primary))
+        if found.by != self.identity:  # another operator, or another role, has other rules
+            return Inventory()
+        known = None if memory is None else memory.written
+        if known is None or known == found:
+            return found
+        left = {each.id for each in found.objects}
+        return replace(known, objects=tuple(each for each in known.objects if each.id in left))
 
     def _doubts(self, context: ReconcileContext, options: PruneOptions | None) -> list[str]:
         """Return why a successful run isn't complete."""
@@ -460,6 +472,7 @@ class Pruner:
         if changed and self.primaries.may_write():
             key = ObjectKey.of_object(primary)
             await self.primaries.annotate(key, self.watch.gvk, key, uid_of(primary), changed)
+            self._remember(key).written = Inventory.of({"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the state of an object that was deleted, or that another replica reconciles from now on."""

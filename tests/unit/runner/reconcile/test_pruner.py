@@ -326,6 +326,24 @@ async def test_restored_object_is_kept_although_no_inventory_names_the_one_that_
             await world.delete(gvk, name)
 
 
+async def test_entry_that_others_have_written_counts_only_if_this_process_has_written_it(
+    world: World, tmp_path: Path
+) -> None:
+    """An object left the inventory, because the role names it only sometimes: no note makes it obsolete later."""
+    stage = await staged(world, tmp_path, "a", "b")
+    for _ in range(2):
+        await stage.run_ended("a", "b")
+    forged = await stage.inventory()
+    for _ in range(3):
+        await stage.run_ended("a")
+    assert [each.id.name for each in (await stage.inventory()).objects] == ["a"]
+    await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: forged.to_text()}}})
+    await stage.edit("now")
+    for _ in range(4):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", "b"}
+
+
 async def test_release_during_a_run_is_no_edit(world: World, tmp_path: Path) -> None:
     """Nobody knows with which version the run has named what; the next run shows that the role changed."""
     stage = await staged(world, tmp_path, "a", "b")
