@@ -247,12 +247,13 @@ async def test_reads_trigger_nothing_without_watch_reads_or_with_a_blacklist(wor
     for role in ("without", "blacklisting"):
         await things[role].create()
         await things[role].succeeds()
-    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: ignored}, data: {colour: red}}")
 
     async def runs() -> list[int]:
         return [things[role].runs() for role in ("without", "blacklisting")]
 
-    await always(runs, lambda found: found == [1, 1], 4.0, "nobody runs again")
+    before = await runs()  # an object may need a second run, for example because its status met a conflict
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: ignored}, data: {colour: red}}")
+    await always(runs, before.__eq__, 4.0, "nobody runs again")
 
 
 async def test_two_roles_that_read_each_others_writes_back_off(world: World, things: Things) -> None:
