@@ -49,6 +49,9 @@ class SeenObject:
     made_for: str = ""
     """The uid of the primary in its mark if that is another one, else empty."""
 
+    is_dependent: bool = False
+    """Whether it names the primary of the run, with or without a mark."""
+
 
 def is_own(obj: RawObject, owner: Owner, group: str, kind: str) -> bool:
     """Return whether an object of a kind was made for this owner, and belongs to it alone; see the module."""
@@ -65,9 +68,8 @@ def seen_object(info: RequestInfo, obj: RawObject, owner: Owner, now: float) -> 
     primary = marked_primary(obj, info.group)
     made_for = primary if primary not in (owner.uid, "") and uid_of(obj) != owner.uid else ""
     waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj, now)  # the run is what the primary waits for
-    return SeenObject(
-        ObjectKey.of_object(obj), uid_of(obj), is_own(obj, owner, info.group, kind_of(obj)), waits_for, made_for
-    )
+    own, dependent = is_own(obj, owner, info.group, kind_of(obj)), ownership_of(obj, owner) is not None
+    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), own, waits_for, made_for, dependent)
 
 
 def why_waiting(info: RequestInfo, obj: RawObject, now: float) -> str:

@@ -228,7 +228,8 @@ def _why_asking(
     if not options.deletes:
         return "the mode is report"
     is_most = len(obsolete) > _FEW and 2 * len(obsolete) > len(inventory.objects)
-    if obsolete and (is_most or not run.own):
+    names_nothing = not (run.own or run.observations.dependents)
+    if obsolete and (is_most or names_nothing):
         return f"the role no longer names {len(obsolete)} of {len(inventory.objects)} objects"
     return ""
 

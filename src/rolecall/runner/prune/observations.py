@@ -55,6 +55,9 @@ class Observations:
     own: dict[ObjectId, Own] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
     waiting: dict[ObjectId, str] = field(default_factory=dict)
+    dependents: set[ObjectId] = field(default_factory=set)
+    """What it has named of the primary's objects, also of kinds that are never pruned."""
+
     changes: bool = False
     """Whether the run has changed an object other than the primary."""
 
@@ -130,6 +133,8 @@ class Observations:
         self._ids.add(found)
         self._uids.add(seen.uid)
         self._drop(found)
+        if seen.is_dependent and not info.is_removal:
+            self.dependents.add(found)
         if is_own and not info.is_removal:
             self.own[found] = Own(info.version, seen.uid)
         if seen.waits_for and not info.is_removal:
@@ -137,6 +142,7 @@ class Observations:
 
     def _drop(self, gone: ObjectId) -> None:
         self.own.pop(gone, None)
+        self.dependents.discard(gone)
         self.waiting.pop(gone, None)
 
     def doubt(self, reason: str) -> None:

@@ -221,6 +221,13 @@ def test_empty_set_and_most_of_the_inventory_need_a_person() -> None:
     assert names(stable(judged(ABC, none, 1000), none, 2000).proposed) == "abc"
 
 
+def test_run_that_names_only_dependents_of_other_kinds_names_something() -> None:
+    run = run_of("", S2)
+    request = request_for("get", "secrets", "s")
+    run.observations.add(request, 200, (SeenObject(request.key, "uid-s", is_own=False, is_dependent=True),))
+    assert names(stable(judged(inventory_of("a"), run, 1000), run, 2000).due) == "a"
+
+
 def test_object_that_was_not_examined_is_neither_due_nor_proposed() -> None:
     unread = replace(EDITED, objects=tuple(replace(each, seen="") for each in EDITED.objects))
     run = run_of("ab", S2)
