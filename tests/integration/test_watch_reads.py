@@ -117,7 +117,9 @@ SHARED = Shared(
         "pong": Role(ANSWERS.replace("THEIRS", "ping").replace("OURS", "pong"), WATCHED),
         "sharing": Role(SHARES, WATCHED),
         "without": Role(IGNORES),
-        "blacklisting": Role(IGNORES, f"{WATCHED}\nblacklist:\n  - {{version: v1, kind: ConfigMap}}"),
+        "blacklisting": Role(
+            IGNORES.replace("unfound", "unfound-too"), f"{WATCHED}\nblacklist:\n  - {{version: v1, kind: ConfigMap}}"
+        ),
     }
 )
 

@@ -6,8 +6,8 @@ A mark, once lost, never comes back, so such an object stays, whatever any inven
 from dataclasses import dataclass
 
 from rolecall.kube.errors import KubeError, NotFoundError, UnknownKindError
-from rolecall.kube.metadata import uid_of
-from rolecall.kube.references import GVK, RawObject
+from rolecall.kube.metadata import owner_references_of, uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, marked_primary
 from rolecall.runner.prune.inventory import InventoryObject
 from rolecall.runner.prune.observations import ObjectId, Other
@@ -82,7 +82,10 @@ class Marks:
         return resource.gvk
 
     async def _unmark(self, context: ReconcileContext, gvk: GVK, found: ObjectId, uid: str) -> None:
-        await self.primaries.annotate(context.key, gvk, found.key, uid, {MADE_FOR_ANNOTATION: None})
+        written = await self.primaries.annotate(context.key, gvk, found.key, uid, {MADE_FOR_ANNOTATION: None})
+        for reference in owner_references_of(written):  # a mark is nothing that its primary must react to
+            primary = GVK.of(reference.api_version, reference.kind), ObjectKey(found.namespace, reference.name)
+            self.primaries.own_writes.record_write(primary, written)
 
     async def _read(self, found: ObjectId, version: str) -> RawObject:
         try:

@@ -153,10 +153,12 @@ class Primaries:
 
     async def annotate(
         self, primary: ObjectKey, gvk: GVK, key: ObjectKey, uid: str, annotations: Mapping[str, str | None]
-    ) -> None:
+    ) -> RawObject:
         """Set annotations of an object with this uid, or remove those with None; this doesn't trigger the primary."""
         patch = {"metadata": {"uid": uid, "annotations": annotations}}  # the uid is a precondition
-        self.own_writes.record_write((self.gvk, primary), await self.client.patch(gvk, key, patch))
+        written = await self.client.patch(gvk, key, patch)
+        self.own_writes.record_write((self.gvk, primary), written)
+        return written
 
 
 @dataclass(frozen=True, slots=True)
