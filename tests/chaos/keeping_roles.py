@@ -304,6 +304,11 @@ def _indented(text: str) -> str:
     return "".join(f"    {line}\n" if line else "\n" for line in text.splitlines())
 
 
+def _gated_by_file(tasks: str, why: str) -> Keeps:
+    """Return a class whose role makes less while a file is missing, and shows that with these tasks."""
+    return Keeps(_FILE_GATE + BASE + _GATED + tasks + END, why, gate="file", changes_while_closed=True)
+
+
 KEEPS: Mapping[str, Keeps] = {
     "ready": Keeps(
         _READY_GATE
@@ -510,30 +515,10 @@ KEEPS: Mapping[str, Keeps] = {
         "labels of the primary are no inputs, so the role names the parts only sometimes",
         gate="label",
     ),
-    "requeued": Keeps(
-        _FILE_GATE + BASE + _GATED + _REQUEUE + END,
-        "a role that requests another run hasn't finished, also with a new spec",
-        gate="file",
-        changes_while_closed=True,
-    ),
-    "background": Keeps(
-        _FILE_GATE + BASE + _GATED + _BACKGROUND + END,
-        "a job in the background may still make something, also with a new spec",
-        gate="file",
-        changes_while_closed=True,
-    ),
-    "credentials": Keeps(
-        _FILE_GATE + BASE + _GATED + _ELSEHOW + END,
-        "what is named with other credentials isn't seen, also with a new spec",
-        gate="file",
-        changes_while_closed=True,
-    ),
-    "tried": Keeps(
-        _FILE_GATE + BASE + _GATED + _TRIED + END,
-        "a dry run names, also with a new spec",
-        gate="file",
-        changes_while_closed=True,
-    ),
+    "requeued": _gated_by_file(_REQUEUE, "a role that requests another run hasn't finished, also with a new spec"),
+    "background": _gated_by_file(_BACKGROUND, "a job in the background may still make something, also with a new spec"),
+    "credentials": _gated_by_file(_ELSEHOW, "what is named with other credentials isn't seen, also with a new spec"),
+    "tried": _gated_by_file(_TRIED, "a dry run names, also with a new spec"),
     "helm": Keeps(
         BASE + _HELM + END,
         "a release that doesn't change names none of its objects",

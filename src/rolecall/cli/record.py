@@ -141,7 +141,7 @@ def rendered(record: StoredRecord, *, is_colored: bool = False) -> Iterator[str]
 
 
 def _prune_lines(prune: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what prune did, and the manifests of what it deleted."""
+    """Yield the actions of prune, and the manifests of the objects that it deleted."""
     for name in (each for each in prune if each != MANIFESTS):
         yield f"  {'prune' if name == 'reasons' else name}:"
         yield from (f"    {text}" for text in prune[name])

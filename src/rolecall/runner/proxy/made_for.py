@@ -125,8 +125,7 @@ def _without_mark(operation: Any) -> Any:
     if not isinstance(value, dict):
         return operation
     if operation.get("path") == "/metadata/annotations":
-        kept = {name: each for name, each in value.items() if name != MADE_FOR_ANNOTATION}
-        return operation | {"value": kept}
+        return operation | {"value": with_mark({"metadata": {"annotations": value}}, None)["metadata"]["annotations"]}
     if operation.get("path") == "/metadata":
         return operation | {"value": with_mark({"metadata": value}, None)["metadata"]}
     return operation

@@ -1,7 +1,7 @@
 """What a response shows of an object that matters after its run: whether it is the primary's own, and whether it waits.
 
 An object is the primary's *own* if its mark says that a run has created it for this primary, if it names the primary as
-its only owner, exists because of the role alone, and nobody has opted it out. Adopted objects aren't, nor those of a
+its only owner, exists because of the role alone, and no user has opted it out. Adopted objects aren't, nor those of a
 Helm release, whose unchanged parts no run requests.
 
 An object that *waits* isn't in a final state: a role that reads it may do less than it will do later. Whether an object
@@ -25,9 +25,9 @@ from rolecall.runner.proxy.made_for import (
 from rolecall.runner.proxy.ownership import ADOPT_ANNOTATION, Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import RequestInfo
 
-_OBSERVED: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Pod", "Job", "PersistentVolumeClaim")
-_KINDS: Final = {plural_of(kind): kind for kind in _OBSERVED} | {"endpoints": "Endpoints"}
-_KINDS_WITH_CHECKS: Final = frozenset(("apps", kind) for kind in _OBSERVED) | {("", "Pod"), ("batch", "Job")}
+_WORKLOADS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+_KINDS: Final = {plural_of(kind): kind for kind in (*_WORKLOADS, "Pod", "Job", "PersistentVolumeClaim")}
+_KINDS_WITH_CHECKS: Final = frozenset(("apps", kind) for kind in _WORKLOADS) | {("", "Pod"), ("batch", "Job")}
 _PROGRESS: Final = ("Progressing", "Reconciling", "Updating")
 FINAL_PHASES: Final = frozenset(
     {"active", "available", "bound", "complete", "completed", "deployed", "done", "finished", "healthy", "installed"}
@@ -88,7 +88,7 @@ def why_waiting(info: RequestInfo, obj: RawObject, now: float) -> str:
 
 
 def _why_unfinished(status: RawObject) -> str:
-    """Return which condition or phase of a kind without checks of its own shows that it may change soon."""
+    """Return which condition or phase of a kind without separate checks shows that it may change soon."""
     conditions = status.get("conditions")
     known = {
         each.get("type"): each.get("status")

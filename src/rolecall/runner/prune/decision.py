@@ -155,7 +155,7 @@ def judge(
         if not (is_new or each.since == PENDING):
             return each
         asks = (each.asks and each.since != NAMED) or (is_new and not is_edit)
-        # Whether anyone has changed it is compared with what was seen first, also if the inputs change meanwhile.
+        # Whether anyone has changed it is compared with what was seen first, also if the inputs change in the meantime.
         return replace(each, since=max(1, int(now)) if is_complete else PENDING, asks=asks)
 
     objects = tuple(judged(each) for each in inventory.objects)
@@ -172,7 +172,7 @@ def decide(  # noqa: PLR0913 - two clocks, the past, and the present
     now: float,
     known_seconds: Callable[[InventoryObject], float],
 ) -> Decision:
-    """Return what follows from a complete run after which its object has this inventory, see ``judge``.
+    """Return the decision about a complete run after which its object has this inventory, see ``judge``.
 
     ``previous`` is the digest of the run before, None if it wasn't complete. ``now`` is in seconds since the epoch, and
     ``known_seconds`` is how long this process has known that an object is obsolete.

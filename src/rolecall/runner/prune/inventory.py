@@ -1,7 +1,7 @@
 """The inventory of a primary: the objects that its runs have named, as an annotation of the primary.
 
 It is a note of the operator, no authority: the mark of the live object decides before anything is deleted, and an entry
-whose kind isn't that of its resource is refused. So a lost inventory deletes nothing. It names the operator and the
+whose kind isn't that of its resource is rejected. So a lost inventory deletes nothing. It names the operator and the
 role, and one of another operator, an unreadable one, and one that is too long count as empty. One of the first format
 has no digests of the spec and the role, so that what its runs no longer name looks like the work of a changed role.
 """
@@ -103,7 +103,11 @@ class Inventory:
     @classmethod
     def of(cls, primary: RawObject) -> Self:
         """Return the inventory of a primary; empty if there is none, or if it is unreadable."""
-        text = annotation_of(primary, INVENTORY_ANNOTATION)
+        return cls.read(annotation_of(primary, INVENTORY_ANNOTATION))
+
+    @classmethod
+    def read(cls, text: str | None) -> Self:
+        """Return the inventory with this text; empty if it is unreadable."""
         if not isinstance(text, str) or len(text) > MAX_BYTES:
             return cls()
         try:

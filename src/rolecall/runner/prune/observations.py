@@ -1,7 +1,7 @@
 """What a run has named, what of it belongs to its object, and why the run may have left something out.
 
 A run *names* an object if it requests it by name, whatever the response, if it creates it or tries to, or if it
-receives it in a list; a dry run counts too. A collection that is deleted, watched, or listed in an unreadable format
+receives it in a list; a dry run counts too. A collection deleted, watched, or listed in an unreadable format
 counts as named completely. Names are without version, and objects also compare by uid, because OpenShift serves some
 under two kinds. What a run receives only in lists isn't its object's own, because anybody may have made it.
 """
@@ -71,7 +71,7 @@ class Observations:
     """The objects that it has requested by name, with responses that didn't show their marks, and the version."""
 
     shared: set[tuple[ObjectId, str]] = field(default_factory=set)
-    """Receives each of ``others``, with the uid of its primary, at once."""
+    """Receives each of ``others`` immediately, with the uid of its primary."""
 
     _shown: set[ObjectId] = field(default_factory=set)
     """The objects that it has requested by name, and whose marks it has seen."""

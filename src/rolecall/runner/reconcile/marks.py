@@ -26,7 +26,7 @@ class Marks:
     shared: set[tuple[ObjectId, str]]
     """The objects that runs of other primaries have requested by name, with the uid of the primary in their mark.
 
-    Each is in it from the request until its mark is gone.
+    Each is in it from the request until its mark was removed.
     """
 
     pruning: set[GVK]
@@ -59,7 +59,7 @@ class Marks:
             self.shared.discard((found, other.primary_uid))
 
     async def unmark_restored(self, context: ReconcileContext, restored: InventoryObject) -> bool:
-        """Remove the mark of an object that somebody has restored, so that it stays, whatever becomes of its entry.
+        """Remove the mark of an object that a user has restored, so that it stays, whatever becomes of its entry.
 
         Return whether it has none now.
         """

@@ -24,7 +24,7 @@ class Proposal:
 
 
 def proposal_of(primary: RawObject) -> Proposal | None:
-    """Return what prune proposes for a primary; None if it proposes nothing, or if the inventory was edited.
+    """Return the deletions proposed for a primary; None if there are none, or if the inventory was edited.
 
     The digest is of all obsolete objects, or only of those that became so with a changed role.
     """

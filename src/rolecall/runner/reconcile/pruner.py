@@ -14,7 +14,6 @@ remembers it, from the moment of the request.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -85,8 +84,8 @@ class _Memory:
     obsolete_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When this process saw for the first time that an object (its uid) is obsolete since then, monotonic."""
 
-    written: Inventory | None = None
-    """The inventory as this process has written it last."""
+    written: str | None = None
+    """The inventory as this process has written it last, empty if it has removed it, None if it has done neither."""
 
     doubtful: int = 0
     """How many runs in a row have reached the task with a doubt about a request."""
@@ -126,9 +125,8 @@ class Pruner:
     async def run_starts(self, context: ReconcileContext) -> None:
         """Note the role with which a run starts, and let it note what it names. Raises nothing."""
         context.observations = Observations(shared=self.shared)
-        if self.watch.gvk in self.pruning or Inventory.of(context.obj).objects:
-            with suppress(OSError):
-                context.role = await self._role()
+        if self.watch.gvk in self.pruning or annotation_of(context.obj, INVENTORY_ANNOTATION) is not None:
+            context.role = await self._role()
 
     async def run_ended(self, context: ReconcileContext, *, is_saved: bool = True) -> Pruning:
         """Update the inventory after a run, and delete what is due. Raises nothing: errors are reasons.
@@ -146,7 +144,7 @@ class Pruner:
             return Pruning()
         options = PruneOptions.of_task(outcome.prune or {})
         reasons = self._doubts(context, options) if is_reached else []
-        is_same_role = context.role is not None and await self._role_now() == context.role
+        is_same_role = context.role is not None and await self._role() == context.role
         if not is_same_role:
             reasons.append("the files of the role changed during the run, or weren't known before it")
             context.observations.doubt(reasons[-1])
@@ -173,10 +171,10 @@ class Pruner:
         found, memory = Inventory.of(primary), self._memory.get(ObjectKey.of_object(primary))
         if found.by != self.identity:  # another operator, or another role, has other rules
             return Inventory()
-        known = None if memory is None else memory.written
-        if known is None or known == found:
+        written = None if memory is None else memory.written
+        if written is None or written == annotation_of(primary, INVENTORY_ANNOTATION):
             return found
-        left = {each.id for each in found.objects}
+        left, known = {each.id for each in found.objects}, Inventory.read(written)
         return replace(known, objects=tuple(each for each in known.objects if each.id in left))
 
     def _doubts(self, context: ReconcileContext, options: PruneOptions | None) -> list[str]:
@@ -193,20 +191,20 @@ class Pruner:
         return reasons
 
     async def _note(self, context: ReconcileContext, inventory: Inventory, *, is_same_role: bool) -> None:
-        """Note what a run that isn't complete has named: that is needed with these inputs."""
+        """Note what a run that isn't complete has named: these objects are needed with these inputs."""
         memory = self._remember(context.key)
         memory.previous = None
         self._remember_uids(memory, context.observations.created)
         if inventory.objects:
-            inputs = self._inputs(context.obj, context.role or "")
-            if not is_same_role:  # nobody knows with which role the run has named what
+            inputs = self._inputs(context.obj, context.role)
+            if not is_same_role:  # it isn't known with which role the run has named what
                 inputs = Inputs(inventory.spec, inventory.role, inputs.metadata, inventory.generation)
             await self._write(context.fresh, self._judged(context, inventory, inputs, is_complete=False))
 
     async def _prune(self, context: ReconcileContext, inventory: Inventory, options: PruneOptions) -> Pruning:
         primary, memory, run = context.fresh, self._remember(context.key), context.observations
         previous, memory.previous, memory.doubtful = memory.previous, None, 0
-        inputs = self._inputs(context.obj, context.role or "")
+        inputs = self._inputs(context.obj, context.role)
         self._remember_uids(memory, run.created)
         own = await self._without_restored(context, inventory, await self._own_objects(run))
         for each in [each for each in inventory.objects if await self._is_forged(each)]:
@@ -215,17 +213,11 @@ class Pruner:
         old_confirm = inventory.confirm
         inventory = self._judged(context, inventory, inputs, is_complete=True)
         inventory, reasons = await self._examined(context, inventory)
-        known_at, monotonic = memory.obsolete_at, self.clock.monotonic()
-        seen = {(each.uid, each.since) for each in inventory.obsolete}
-        memory.obsolete_at = {each: known_at.get(each, monotonic) for each in seen}
+        known_seconds = self._known_seconds(memory, inventory)
         confirmed = annotation_of(primary, CONFIRM_ANNOTATION) or ""
         complete = CompleteRun(inputs, own, run, confirmed)
         memory.previous = complete.digest
         now = self.clock.now()  # for the texts too: a request may take longer than the time that they show
-
-        def known_seconds(each: InventoryObject) -> float:
-            return monotonic - memory.obsolete_at.get((each.uid, each.since), monotonic)
-
         decision = decide(inventory, complete, previous, options, now=now, known_seconds=known_seconds)
         if not decision.is_stable:
             await self._write(primary, decision.inventory)
@@ -233,11 +225,10 @@ class Pruner:
         memory.attempts.clear()
         self._propose(context, decision, old_confirm, options)
         left, deleted, problems = await self._delete(context, inputs, decision)
-        is_used = bool(confirmed) and confirmed == decision.inventory.confirm and bool(decision.due)
-        if is_used:
+        is_other = confirmed != decision.inventory.confirm
+        if confirmed and decision.due and not is_other:
             left = replace(left, confirm="")
-        is_other = bool(confirmed) and confirmed != decision.inventory.confirm
-        await self._write(primary, left, removes_confirmation=is_used or is_other)
+        await self._write(primary, left, removes_confirmation=bool(confirmed and (decision.due or is_other)))
         reasons += [*filter(None, [decision.remark]), *problems]
         again_at = self.clock.now() + WAIT_SECONDS if problems else decision.again_at
         waits = {each.id: options.seconds_left(each, now, known_seconds(each)) for each in left.obsolete}
@@ -254,6 +245,13 @@ class Pruner:
         }
         manifests = tuple(each for _, each in deleted)
         return Pruning(again_at, texts=texts, manifests=manifests)
+
+    def _known_seconds(self, memory: _Memory, inventory: Inventory) -> Callable[[InventoryObject], float]:
+        """Return a function that returns how long this process has known that an object is obsolete."""
+        known_at, now = memory.obsolete_at, self.clock.monotonic()
+        seen = {(each.uid, each.since) for each in inventory.obsolete}
+        obsolete_at = memory.obsolete_at = {each: known_at.get(each, now) for each in seen}
+        return lambda each: now - obsolete_at.get((each.uid, each.since), now)
 
     def _remember(self, key: ObjectKey) -> _Memory:
         return self._memory.setdefault(key, _Memory())
@@ -285,7 +283,7 @@ class Pruner:
     async def _examined(self, context: ReconcileContext, inventory: Inventory) -> tuple[Inventory, list[str]]:
         """Read what has become obsolete; return the inventory without what can't be pruned, and why a read failed.
 
-        The digest of what was read shows later whether somebody has changed the object since, so its time starts now.
+        The digest of what was read shows later whether a client has changed the object since, so its time starts now.
         """
         problems, now = [], max(1, int(self.clock.now()))
         for each in inventory.obsolete:
@@ -303,7 +301,7 @@ class Pruner:
         return inventory, problems
 
     async def _own_object(self, context: ReconcileContext, each: InventoryObject) -> RawObject | None:
-        """Read an object; return None if it is gone, another one, or not the primary's own. Raise KubeError."""
+        """Read an object; return None if it was deleted, is another one, or not the primary's own. Raise KubeError."""
         owner = Owner(self.watch.gvk, context.key, uid_of(context.obj), namespaced=bool(context.key.namespace))
         try:
             live = await self.primaries.client.get(GVK(each.id.group, each.version, each.kind), each.id.key)
@@ -338,17 +336,14 @@ class Pruner:
         logger.info("Nothing is pruned: the role names or changes other objects in each run", runs=count)
         return Pruning(texts={"reasons": (reason,)})
 
-    async def _role(self) -> str:
-        """Return the digest of the role's files. Raise OSError."""
-        return await run_in_thread(partial(digest_of_content, (self.watch.content,)))
-
-    async def _role_now(self) -> str | None:
+    async def _role(self) -> str | None:
+        """Return the digest of the role's files; None if one can't be read."""
         try:
-            return await self._role()
+            return await run_in_thread(partial(digest_of_content, (self.watch.content,)))
         except OSError:
             return None
 
-    def _inputs(self, primary: RawObject, role: str) -> Inputs:
+    def _inputs(self, primary: RawObject, role: str | None) -> Inputs:
         variables = {"vars": dict(self.watch.variables), "snakeCase": self.watch.snake_case_parameters}
         return inputs_of(primary, {"files": role, **variables})
 
@@ -424,7 +419,7 @@ class Pruner:
                 break
             try:
                 live = await self._own_object(context, each)
-                if live is not None and digest_of_object(live) != each.seen:  # somebody has use for it
+                if live is not None and digest_of_object(live) != each.seen:  # a user needs it
                     left = left.having(replace(each, since=NAMED, asks=False, seen=""))
                     self._remember(context.key).named.add(each.id)
                     continue
@@ -453,7 +448,7 @@ class Pruner:
             raise _StoppedError("another run is due, or another replica may be the leader")
 
     async def _delete_object(self, context: ReconcileContext, each: InventoryObject, live: RawObject) -> bool:
-        """Delete an object as it was read; return False if it is gone. Raise KubeError if it couldn't be deleted."""
+        """Delete an object as it was read; return False if it doesn't exist. Raise KubeError if that fails."""
         preconditions = {"uid": each.uid, "resourceVersion": resource_version_of(live)}
         try:
             gvk = GVK(each.id.group, each.version, each.kind)
@@ -472,7 +467,7 @@ class Pruner:
         if changed and self.primaries.may_write():
             key = ObjectKey.of_object(primary)
             await self.primaries.annotate(key, self.watch.gvk, key, uid_of(primary), changed)
-            self._remember(key).written = Inventory.of({"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}})
+            self._remember(key).written = text or ""
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the state of an object that was deleted, or that another replica reconciles from now on."""

@@ -403,21 +403,13 @@ async def test_person_confirms_exactly_what_is_proposed(world: World, tmp_path: 
     assert not (await stage.inventory()).confirm
 
 
-async def test_failed_run_that_names_an_obsolete_object_keeps_it(world: World, tmp_path: Path) -> None:
-    stage = await staged(world, tmp_path, "a", "b")
-    await stage.run_ended("a", after="0")
-    await stage.run_ended("b", outcome=FAILURE)
-    for _ in range(3):
-        await stage.run_ended("a", after="0")
-    assert await stage.live() == {"a", "b"}
-
-
-async def test_name_is_remembered_if_the_inventory_cannot_be_written(
-    world: World, cluster: FakeCluster, tmp_path: Path
+@pytest.mark.parametrize("error", [None, ConflictError(409, "Conflict", "not now")])
+async def test_failed_run_that_names_an_obsolete_object_keeps_it_also_if_the_inventory_cannot_be_written(
+    world: World, cluster: FakeCluster, tmp_path: Path, error: KubeError | None
 ) -> None:
     stage = await staged(world, tmp_path, "a", "b")
     await stage.run_ended("a", after="0")
-    cluster.troubles = [("patch", ConflictError(409, "Conflict", "not now"))]
+    cluster.troubles = [] if error is None else [("patch", error)]
     await stage.run_ended("b", outcome=FAILURE)
     for _ in range(3):
         await stage.run_ended("a", after="0")

@@ -30,7 +30,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         if "kinds" in self._task.args:
             raise AnsibleActionFail(
-                "kinds: the option is gone; to prune an object of another kind, write the annotation "
+                "kinds: the option was removed; to prune an object of another kind, write the annotation "
                 'rolecall.dev/prune: "true" into its definition'
             )
         _, arguments = self.validate_argument_spec(
