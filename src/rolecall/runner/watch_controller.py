@@ -119,6 +119,9 @@ class OperatorContext:
     shared: set[tuple[ObjectId, str]] = field(default_factory=set)
     """The objects that were made for a primary, named by its uid, and that runs of others have requested by name."""
 
+    uids: set[str] = field(default_factory=set)
+    """The uids of the primaries of all watches."""
+
 
 class WatchController:
     """Reconciles the kind of one watch."""
@@ -150,7 +153,7 @@ class WatchController:
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self.primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.primaries.on_restore = self._on_restore
-        self._pruning = context.pruning
+        self._pruning, self._shared, self._uids = context.pruning, context.shared, context.uids
         self._look_for_prune()
         self.reconciler = self._make_reconciler(context)
         self.orphaned_workspaces = OrphanedWorkspaces(
@@ -202,6 +205,7 @@ class WatchController:
             identity=f"{settings.leader_election_id or 'rolecall'}/{self.watch.content.path.stem}",
             may_delete=may_delete,
             shared=context.shared,
+            uids=context.uids,
             pruning=context.pruning,
             count=self._metrics.pruned,
             clock=context.manager.clock,
@@ -230,6 +234,15 @@ class WatchController:
         if self.reconciler.pruner is not None:
             self.reconciler.pruner.forget(key)
 
+    def _note_uid(self, change: Change) -> None:
+        """Forget a primary that is gone, and what others use of its objects: nothing is pruned for it now."""
+        old, new = change.old, change.new
+        if new is not None:
+            self._uids.add(new.uid)
+        if old is not None and (new is None or new.uid != old.uid):
+            self._uids.discard(old.uid)
+            self._shared.difference_update({each for each in self._shared if each[1] == old.uid})
+
     def _look_for_prune(self) -> None:
         if mentions(contents_of(self.watch), PRUNE_ACTION.encode()):
             self._pruning.add(self.watch.gvk)
@@ -249,6 +262,7 @@ class WatchController:
         is_selected = new is not None and self.watch.selector.matches(new.labels)
         created = str(metadata_of(change.obj).get("creationTimestamp") or "") if is_selected else None
         self._metrics.set_created_at(key, created)
+        self._note_uid(change)
         for index in self._indexes:
             if is_selected:
                 index.update_primary(key, change.obj)

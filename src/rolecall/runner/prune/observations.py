@@ -6,6 +6,7 @@ counts as named completely. Names are without version, and objects also compare 
 under two kinds. What a run receives only in lists isn't its object's own, because anybody may have made it.
 """
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -71,7 +72,10 @@ class Observations:
     """The objects that it has requested by name, with responses that didn't show their marks, and the version."""
 
     shared: set[tuple[ObjectId, str]] = field(default_factory=set)
-    """Receives each of ``others`` immediately, with the uid of its primary."""
+    """Receives each of ``others`` immediately, with the uid of its primary, if that exists."""
+
+    primaries: AbstractSet[str] | None = None
+    """The uids of the operator's primaries, None if they aren't known; only these have objects that it may prune."""
 
     _shown: set[ObjectId] = field(default_factory=set)
     """The objects that it has requested by name, and whose marks it has seen."""
@@ -125,7 +129,8 @@ class Observations:
     def found_other(self, found: ObjectId, other: Other) -> None:
         """Note that the run has requested an object of another primary by name."""
         self.others[found] = other
-        self.shared.add((found, other.primary_uid))
+        if self.primaries is None or other.primary_uid in self.primaries:
+            self.shared.add((found, other.primary_uid))
 
     def _add_object(self, info: RequestInfo, seen: SeenObject) -> None:
         found = _id_of(info, seen)

@@ -14,6 +14,7 @@ remembers it, from the moment of the request.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -108,6 +109,9 @@ class Pruner:
     shared: set[tuple[ObjectId, str]] = field(default_factory=set)
     """The objects that runs of other primaries have requested by name, with the uid of the primary in their mark."""
 
+    uids: AbstractSet[str] | None = None
+    """The uids of the primaries of all kinds of this operator, None if they aren't known."""
+
     pruning: set[GVK] = field(default_factory=set)
     """The kinds of this operator whose roles may prune."""
 
@@ -124,7 +128,7 @@ class Pruner:
 
     async def run_starts(self, context: ReconcileContext) -> None:
         """Note the role with which a run starts, and let it note what it names. Raises nothing."""
-        context.observations = Observations(shared=self.shared)
+        context.observations = Observations(shared=self.shared, primaries=self.uids)
         if self.watch.gvk in self.pruning or annotation_of(context.obj, INVENTORY_ANNOTATION) is not None:
             context.role = await self._role()
 

@@ -142,6 +142,15 @@ def test_object_made_for_another_primary_is_noted_at_once_if_it_is_requested_by_
     assert (shared, found.others) == ({(A, "another")}, {A: Other("v1", "uid-a", "another")})
 
 
+def test_object_of_a_primary_that_does_not_exist_is_not_remembered() -> None:
+    """Nothing is pruned for it, and nothing would ever end the memory; its mark is removed all the same."""
+    found = Observations(primaries={"present"})
+    found.add(request("get"), 200, (seen(made_for="gone"),))
+    found.add(request("get", "b"), 200, (seen("b", made_for="present"),))
+    assert found.shared == {(A._replace(name="b"), "present")}
+    assert found.others.keys() == {A, A._replace(name="b")}
+
+
 @pytest.mark.parametrize(
     ("info", "status", "is_unseen"),
     [
