@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.metadata import annotation_of, metadata_of, resource_version_of, uid_of
-from rolecall.kube.references import GVK
-from rolecall.runner.proxy.made_for import mark_for
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, mark_for
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inventory
 from tests.integration.pruned import (
     CONFIRM,
@@ -524,52 +525,82 @@ async def test_object_with_a_second_owner_stays(world: World, things: Things) ->
 
 
 FORGED_NAMES = ("victim", "../configmaps/victim", "../../NAMESPACE/configmaps/victim")
+PAUSED = "rolecall.dev/paused"
 
 
-async def forge(thing: Thing, entry: list[Any]) -> None:
-    """Add an entry to the inventory, and edit the spec, like a user who may do that."""
-    runs = thing.runs()
-    text = annotation_of(await thing.get(), INVENTORY_ANNOTATION) or ""
-    forged = json.loads(text)
-    forged["objects"].append(entry)
-    annotations = {INVENTORY_ANNOTATION: json.dumps(forged)}
-    await thing.patch({"metadata": {"annotations": annotations}, "spec": {"other": 1}})
-    await thing.runs_at_least(runs + 1)
+async def config_map(thing: Thing, name: str, marked_uid: str | None, *, is_owned: bool = True) -> RawObject:
+    """Create a ConfigMap by hand, with a mark for the primary with this uid."""
+    uid = uid_of(await thing.get())
+    owner = {"apiVersion": thing.gvk.api_version, "kind": thing.gvk.kind, "name": thing.name, "uid": uid}
+    mark = mark_for(marked_uid or "", "", "ConfigMap", thing.world.key(name))
+    metadata = {
+        "name": name,
+        "ownerReferences": [owner] if is_owned else [],
+        "annotations": {MADE_FOR_ANNOTATION: mark} if marked_uid else {},
+    }
+    (found,) = await thing.world.create(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+    return found
+
+
+def entry_of(obj: RawObject, **others: str) -> list[Any]:
+    """Return the entry of a ConfigMap that has long been obsolete, with other plurals, names, or kinds."""
+    found = {"plural": "configmaps", "name": metadata_of(obj)["name"], "kind": "ConfigMap"} | others
+    namespace = metadata_of(obj)["namespace"]
+    return ["", found["plural"], namespace, found["name"], "v1", found["kind"], uid_of(obj), 1, False, ""]
+
+
+async def find_note(thing: Thing, *entries: list[Any], **others: Any) -> None:
+    """Let the operator find a note that it hasn't written for a paused object, and start to reconcile this.
+
+    It is the inventory of another object of the kind, which says that the role is the same, with other entries.
+    """
+    other = replace(thing, name="other")
+    await made(other, "ConfigMap/others")
+    note = json.loads(annotation_of(await other.get(), INVENTORY_ANNOTATION) or "") | {"objects": entries} | others
+    await thing.patch({"spec": {"other": 1}})
+    await thing.patch({"metadata": {"annotations": {INVENTORY_ANNOTATION: json.dumps(note), PAUSED: None}}})
+
+
+async def test_found_note_of_an_own_object_permits_its_deletion(world: World, things: Things) -> None:
+    """A new process has only the note and the marks; without this, the next tests couldn't fail."""
+    one = things["plain"]
+    primary = await one.create({"parts": ["ConfigMap/a"]}, annotations={PAUSED: "true"})
+    await find_note(one, entry_of(await config_map(one, "victim", uid_of(primary))))
+    await become(world, {"ConfigMap/a", "ConfigMap/others"})
 
 
 @pytest.mark.parametrize("name", FORGED_NAMES)
-@pytest.mark.parametrize("mark", ["", "a", "victim"])
+@pytest.mark.parametrize("mark", ["", "a", "another"])
 async def test_forged_inventory_deletes_nothing_of_others(world: World, things: Things, name: str, mark: str) -> None:
     """An entry for an object of somebody else is checked against the live object, whatever its name leads to.
 
     An object has no mark, or that of another one, as a copy has, or names another primary.
     """
     one = things["plain"]
-    await made(one, "ConfigMap/a")
+    uid = uid_of(await one.create({"parts": ["ConfigMap/a"]}, annotations={PAUSED: "true"}))
     # Who may create an object may name any owner in it.
-    uid = uid_of(await one.get())
-    owner = {"apiVersion": one.gvk.api_version, "kind": one.gvk.kind, "name": one.name, "uid": uid}
-    text = mark_for(uid if mark == "a" else "another", "", "ConfigMap", world.key(mark))
-    metadata = {
-        "name": "victim",
-        "ownerReferences": [owner] if name != "victim" or mark else [],
-        "annotations": {"rolecall.dev/made-for": text} if mark else {},
-    }
-    (victim,) = await world.create(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
-    place = name.replace("NAMESPACE", world.namespace)
-    await forge(one, ["", "configmaps", world.namespace, place, "v1", "ConfigMap", uid_of(victim), 1, False, ""])
+    marked = {"": None, "a": uid, "another": "another"}[mark]
+    victim = await config_map(one, "victim", marked, is_owned=name != "victim" or bool(mark))
+    if mark == "a":
+        copied = {MADE_FOR_ANNOTATION: mark_for(uid, "", "ConfigMap", world.key("a"))}
+        await world.patch(CONFIG_MAP, "victim", {"metadata": {"annotations": copied}})
+    await find_note(one, entry_of(victim, name=name.replace("NAMESPACE", world.namespace)))
+    await has_inventory(one, "a")
+    await run_again(one, 2)
     await stay(world, {"ConfigMap/a", "ConfigMap/victim"})
 
 
-@pytest.mark.parametrize("kind", ["Secret", "Namespace"])
-@pytest.mark.parametrize("plural", ["configmaps", "x"])
-async def test_forged_kind_or_plural_deletes_nothing(world: World, things: Things, kind: str, plural: str) -> None:
+@pytest.mark.parametrize(
+    ("plural", "kind"), [("configmaps", "Secret"), ("configmaps", "Namespace"), ("x", "Secret"), ("x", "ConfigMap")]
+)
+async def test_forged_kind_or_plural_deletes_nothing(world: World, things: Things, plural: str, kind: str) -> None:
     """An entry whose plural isn't that of its kind can't come from a run, so that it doesn't count as not named."""
     one = things["plain"]
-    await made(one, "ConfigMap/a")
-    live = await world.get(CONFIG_MAP, "a")
-    for found in (kind, "ConfigMap") if plural == "x" else (kind,):
-        await forge(one, ["", plural, world.namespace, "a", "v1", found, uid_of(live), 1, False, ""])
+    uid = uid_of(await one.create({"parts": ["ConfigMap/a"]}, annotations={PAUSED: "true"}))
+    live = await config_map(one, "a", uid)
+    await find_note(one, entry_of(live, plural=plural, kind=kind))
+    await has_inventory(one, "a")
+    await run_again(one, 2)
     await stay(world, {"ConfigMap/a"})
     assert resource_version_of(await world.get(CONFIG_MAP, "a")) == resource_version_of(live)
 
@@ -592,11 +623,9 @@ async def test_forged_time_deletes_nothing_early(world: World, things: Things) -
 async def test_inventory_of_the_first_format_only_proposes(world: World, things: Things) -> None:
     """Its runs have left no digest of the role, and so nobody knows whether a person's edit is the reason."""
     one = things["plain"]
-    await made(one, "ConfigMap/a", "ConfigMap/b")
-    found = json.loads(annotation_of(await one.get(), INVENTORY_ANNOTATION) or "")
-    old = {"by": found["by"], "inputs": "0" * 32, "objects": [each[:8] for each in found["objects"]]}
-    annotations = {INVENTORY_ANNOTATION: json.dumps(old)}
-    await one.patch({"metadata": {"annotations": annotations}, "spec": {"parts": ["ConfigMap/a"]}})
+    uid = uid_of(await one.create({"parts": ["ConfigMap/a"]}, annotations={PAUSED: "true"}))
+    live = await config_map(one, "b", uid)
+    await find_note(one, [*entry_of(live)[:7], 0], spec="", role="", generation=0, inputs="0" * 32, stable="")
     await proposes(one, "b")
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
 
@@ -625,9 +654,9 @@ async def test_recreated_primary_deletes_nothing_of_its_predecessor(world: World
 async def test_paused_object_deletes_nothing(world: World, things: Things) -> None:
     one = things["plain"]
     await made(one, "ConfigMap/a", "ConfigMap/b")
-    await one.patch({"metadata": {"annotations": {"rolecall.dev/paused": "true"}}, "spec": {"parts": ["ConfigMap/a"]}})
+    await one.patch({"metadata": {"annotations": {PAUSED: "true"}}, "spec": {"parts": ["ConfigMap/a"]}})
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
-    await one.patch({"metadata": {"annotations": {"rolecall.dev/paused": None}}})
+    await one.patch({"metadata": {"annotations": {PAUSED: None}}})
     await become(world, {"ConfigMap/a"})
 
 

@@ -275,12 +275,19 @@ class Oracle:
         is_forged = primary.uid in truth.forged
         yield from () if is_forged else self._objections_of_edits(made, runs, same)
         yield from self._objections_of_time(replica, same, model.after_seconds, is_forged=is_forged)
-        if not any(self._is_own(each, primary.uid) for each in last.named):
+        if not any(self._names(each, primary) for each in last.named):
             yield "the last run has named nothing at all, and nobody has confirmed this"
 
-    def _is_own(self, path: str, uid: str) -> bool:
+    def _names(self, path: str, primary: Primary) -> bool:
+        """Return whether an object exists that names the primary, whoever made it."""
         made = self._truth.living.get(path)
-        return made is not None and made.creator == uid
+        if made is None:
+            return False
+        is_owned = any(each.uid == primary.uid for each in owner_references_of(made.obj))
+        annotations = ("operator-sdk/primary-resource-type", "operator-sdk/primary-resource")
+        keys = (primary.name, f"ns/{primary.name}")  # those of Fleets have no namespace
+        kind, key = (annotation_of(made.obj, each) for each in annotations)
+        return is_owned or (kind == f"{primary.kind}.example.com" and key in keys)
 
     def _epoch_of(self, primary: Primary, read_at: float, ended: float) -> float:
         """Return since when the inputs are those that the operator has last read, or that a run had at its end."""
