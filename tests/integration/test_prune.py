@@ -532,14 +532,12 @@ async def config_map(thing: Thing, name: str, marked_uid: str | None, *, is_owne
     """Create a ConfigMap by hand, with a mark for the primary with this uid."""
     uid = uid_of(await thing.get())
     owner = {"apiVersion": thing.gvk.api_version, "kind": thing.gvk.kind, "name": thing.name, "uid": uid}
-    mark = mark_for(marked_uid or "", "", "ConfigMap", thing.world.key(name))
-    metadata = {
-        "name": name,
-        "ownerReferences": [owner] if is_owned else [],
-        "annotations": {MADE_FOR_ANNOTATION: mark} if marked_uid else {},
-    }
+    metadata = {"name": name, "ownerReferences": [owner] if is_owned else []}
     (found,) = await thing.world.create(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
-    return found
+    if marked_uid:
+        mark = mark_for(marked_uid, "", "ConfigMap", thing.world.key(name), uid_of(found))
+        await thing.world.patch(CONFIG_MAP, name, {"metadata": {"annotations": {MADE_FOR_ANNOTATION: mark}}})
+    return await thing.world.get(CONFIG_MAP, name)
 
 
 def entry_of(obj: RawObject, **others: str) -> list[Any]:
@@ -582,7 +580,7 @@ async def test_forged_inventory_deletes_nothing_of_others(world: World, things: 
     marked = {"": None, "a": uid, "another": "another"}[mark]
     victim = await config_map(one, "victim", marked, is_owned=name != "victim" or bool(mark))
     if mark == "a":
-        copied = {MADE_FOR_ANNOTATION: mark_for(uid, "", "ConfigMap", world.key("a"))}
+        copied = {MADE_FOR_ANNOTATION: mark_for(uid, "", "ConfigMap", world.key("a"), uid_of(victim))}
         await world.patch(CONFIG_MAP, "victim", {"metadata": {"annotations": copied}})
     await find_note(one, entry_of(victim, name=name.replace("NAMESPACE", world.namespace)))
     await has_inventory(one, "a")
@@ -637,6 +635,22 @@ async def test_unreadable_inventory_counts_as_none(world: World, things: Things,
     await one.patch({"metadata": {"annotations": {INVENTORY_ANNOTATION: text}}, "spec": {"parts": ["ConfigMap/a"]}})
     await world.wait_for(one.gvk, "one", lambda obj: '"a"' in (annotation_of(obj, INVENTORY_ANNOTATION) or ""))
     await stay(world, {"ConfigMap/a", "ConfigMap/b"})
+
+
+async def test_object_that_was_marked_by_hand_is_pruned(world: World, things: Things) -> None:
+    """As the guide says: without the object's uid, which the next complete run adds."""
+    one = things["plain"]
+    uid = uid_of(await one.create({"parts": ["ConfigMap/a", "ConfigMap/b"]}, annotations={PAUSED: "true"}))
+    for name in ("a", "b"):
+        await config_map(one, name, None)
+    marks = {MADE_FOR_ANNOTATION: mark_for(uid, "", "ConfigMap", world.key("b"))}
+    await world.patch(CONFIG_MAP, "b", {"metadata": {"annotations": marks}})
+    await one.patch({"metadata": {"annotations": {PAUSED: None}}})
+    await has_inventory(one, "b")
+    await wants(one)
+    await proposes(one, "b")
+    await wants(one, "ConfigMap/a")
+    await become(world, {"ConfigMap/a"})
 
 
 async def test_recreated_primary_deletes_nothing_of_its_predecessor(world: World, things: Things) -> None:

@@ -125,6 +125,9 @@ class PruningHistory:
         self.network = Network(self.server, self.chance, self.tell)
         self.facts: list[RunFact] = []
         self.replicas: list[Replica] = []
+        self.jumps: list[tuple[float, str, float]] = []
+        """When the wall clock of which replica has jumped, and by how many seconds."""
+
         self.open_gates: set[Gate] = set()
         self.is_outside_open = True
         self.truth = Truth(self)
@@ -164,9 +167,10 @@ class PruningHistory:
         """Return the wall clock of the first replica."""
         return self.replicas[0].clock.now()
 
-    def wall_of(self, name: str) -> float:
-        """Return the wall clock of a replica."""
-        return next(each.clock.now() for each in self.replicas if each.name == name)
+    def wall_of(self, name: str, jumped_until: float) -> float:
+        """Return the wall clock of a replica, without the jumps after a time."""
+        later = sum(seconds for at, replica, seconds in self.jumps if replica == name and at > jumped_until)
+        return next(each.clock.now() for each in self.replicas if each.name == name) - later
 
     def later(self, seconds: float, do: Callable[[], object]) -> None:
         """Let something happen later."""
@@ -333,6 +337,7 @@ class PruningHistory:
         """Let the wall clock of an operator jump."""
         replica, seconds = self.draw.choice(self.replicas), self.draw.choice(_JUMPS)
         replica.clock.offset_seconds += seconds
+        self.jumps.append((self._loop.time(), replica.name, seconds))
         self.tell(f"the clock of {replica.name} jumps by {seconds:g} s")
 
     def _start_replica(self, index: int | None = None) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+from rolecall.kube.metadata import uid_of
 from rolecall.kube.readiness import verdict_on
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.proxy import seen_objects, writes
@@ -72,7 +73,7 @@ _is_own = seen_objects.is_own
 
 
 def _own_without_mark(obj: Any, owner: Any, group: str, kind: str) -> bool:
-    mark = mark_for(owner.uid, group, kind, ObjectKey.of_object(obj))
+    mark = mark_for(owner.uid, group, kind, ObjectKey.of_object(obj), uid_of(obj))
     metadata = obj["metadata"]
     annotations = {**(metadata.get("annotations") or {}), MADE_FOR_ANNOTATION: mark}
     return _is_own({**obj, "metadata": {**metadata, "annotations": annotations}}, owner, group, kind)
@@ -83,6 +84,12 @@ def _own_with_any_mark_of_primary(obj: Any, owner: Any, group: str, kind: str) -
     return mark.startswith(f"{owner.uid}:") and _own_without_mark(obj, owner, group, kind)
 
 
+def _own_with_any_uid_in_mark(obj: Any, owner: Any, group: str, kind: str) -> bool:
+    mark = (obj["metadata"].get("annotations") or {}).get(MADE_FOR_ANNOTATION, "")
+    named = mark_for(owner.uid, group, kind, ObjectKey.of_object(obj))
+    return mark.startswith(f"{named}:") and _own_without_mark(obj, owner, group, kind)
+
+
 def _own_with_second_owner(obj: Any, owner: Any, group: str, kind: str) -> bool:
     metadata = obj["metadata"]
     own = [each for each in metadata.get("ownerReferences") or () if each["uid"] == owner.uid]
@@ -91,7 +98,12 @@ def _own_with_second_owner(obj: Any, owner: Any, group: str, kind: str) -> bool:
 
 @contextmanager
 def _owned(is_own: Any) -> Iterator[None]:
-    with mock.patch.object(pruner, "is_own", is_own), mock.patch.object(seen_objects, "is_own", is_own):
+    with (
+        mock.patch.object(pruner, "is_own", is_own),
+        mock.patch.object(seen_objects, "is_own", is_own),
+        mock.patch.object(pruner, "has_uid_in_mark", return_value=True),
+        mock.patch.object(seen_objects, "has_uid_in_mark", return_value=True),
+    ):
         yield
 
 
@@ -102,11 +114,8 @@ def _mark_whatever_is_written(request: Any, resource: Any, key: Any, obj: Any, e
     changed = _with_own_annotations(request, resource, key, obj, existing)
     if request.info.verb != "update" or not may_get_mark(resource.gvk.group, resource.gvk.kind, obj):
         return changed
-    return with_mark(changed, mark_for(request.run.owner.uid, resource.gvk.group, resource.gvk.kind, key))
-
-
-async def _believe_all(_self: Pruner, _context: Any, _inventory: Inventory, own: Any) -> Any:
-    return own
+    uid = uid_of(existing or {})
+    return with_mark(changed, mark_for(request.run.owner.uid, resource.gvk.group, resource.gvk.kind, key, uid))
 
 
 _own_object = Pruner._own_object
@@ -277,7 +286,7 @@ PRUNE_MUTANTS: Final[dict[str, Mutant]] = {
         "principle", replaced(writes, "_with_own_annotations", _mark_whatever_is_written), "make_before"
     ),
     "prune-follows-restored-objects": _mutant(
-        "principle", replaced(Pruner, "_without_restored", _believe_all), "restore_object"
+        "principle", partial(_owned, _own_with_any_uid_in_mark), "restore_object"
     ),
     "prune-deletes-any-uid": _mutant("principle", _without_uids, "restore_object"),
     "prune-ignores-second-owners": _mutant("principle", partial(_owned, _own_with_second_owner), "share"),

@@ -6,6 +6,7 @@ from what happened.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 _IGNORED = frozenset({"Event", "Lease"})
 _BY_GVK = {(kind.gvk.api_version, kind.gvk.kind): kind for kind in KINDS}
 _PRIMARY_KINDS = frozenset(kind.gvk.kind for kind in PRIMARIES)
-
-_SEEN_SECONDS = 5.0
-"""After a run, its operator has looked at what became obsolete, unless a request was lost."""
 
 _LOST_SECONDS = 40.0
 """A kill may undo the writes after a run for as long."""
@@ -119,6 +117,9 @@ class Truth:
         self.reads: dict[tuple[str, str], float] = {}
         """When a replica has last read a primary, by its path."""
 
+        self.looks: dict[str, list[float]] = defaultdict(list)
+        """When an operator has read an object, by its path."""
+
         history.server.on_change.append(self._on_change)
         history.network.observers.append(self._on_request)
 
@@ -150,6 +151,7 @@ class Truth:
     def _on_request(self, session: Session, method: str, path: str, _body: Any, answer: Answer) -> None:
         if method == "GET" and answer.status == 200 and self._history.network.sender == OPERATOR:
             self.reads[session.replica, path] = self.now()
+            self.looks[path].append(self.now())
 
     def _on_change(self) -> None:
         history = self._history.server.history
@@ -306,8 +308,7 @@ class Oracle:
             if fact.ended is not None and fact.ended < now - 1.0:
                 yield f"a run of {fact.kind} {fact.primary} uses it"
 
-    @staticmethod
-    def _objections_of_edits(made: Made, runs: list[PruningFact], same: list[PruningFact]) -> Iterator[str]:
+    def _objections_of_edits(self, made: Made, runs: list[PruningFact], same: list[PruningFact]) -> Iterator[str]:
         naming = [fact for fact in runs if made.path in fact.named and fact.ended is not None]
         if not naming:
             return
@@ -316,8 +317,10 @@ class Oracle:
         edited = [fact for fact in later if fact.is_complete and fact.state == last.state and fact.spec != last.spec]
         if not edited:
             yield "no edit of the spec has made it obsolete, and nobody has confirmed this"
-        seen = [fact.ended for fact in same if fact.is_complete and fact.ended is not None]
-        if seen and any(at > seen[0] + _SEEN_SECONDS for at in made.changes):
+        ended = [fact.ended for fact in same if fact.is_complete and fact.ended is not None and not fact.is_lost]
+        # After the first run without it, its operator looks at the object, unless a request is lost.
+        seen = [at for at in self._truth.looks[made.path] if ended and at >= ended[0]]
+        if seen and any(at > seen[0] for at in made.changes):
             yield "a user has changed it since it became obsolete"
 
     def _objections_of_time(
@@ -326,7 +329,8 @@ class Oracle:
         complete = [fact for fact in same if fact.is_complete]
         if not is_forged and len(complete) < 3:
             yield f"only {len(complete)} complete runs have these inputs"
-        wall = self._history.wall_of(replica) - complete[0].wall_ended if complete else 0.0
+        decided_at = (complete[-1].ended or 0.0) if complete else 0.0
+        wall = self._history.wall_of(replica, decided_at) - complete[0].wall_ended if complete else 0.0
         if not is_forged and wall < after - _SLACK_SECONDS:
             yield f"it is obsolete for {wall:.0f} s of the wall clock"
         own = [fact for fact in complete if fact.replica == replica]

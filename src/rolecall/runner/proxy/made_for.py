@@ -1,10 +1,12 @@
 """The mark by which an object says that a run has created it for its primary: ``rolecall.dev/made-for``.
 
 Prune deletes only what has a mark that names the primary and the object itself, so a copy of an object, or an object
-that existed before, has none that counts. The proxy writes a mark only with proof of the creation: into a POST, or
-after a PUT or apply that the API server answered with 201. **After that, a mark is only ever lost**: a PUT repeats the
-present one, no other write of a run sets one, and a run of another primary that requests the object by name removes
-it.
+that existed before, has none that counts. The proxy writes a mark only with proof of the creation. If the role prunes,
+it does so after the API server has answered a write with 201, and the mark has the object's uid: an object that was
+restored has that of its predecessor. If the role doesn't prune yet, a POST has a mark without a uid in its body, which
+takes no request; the first complete run of a role that prunes adds the uid. **After that, a mark is only ever lost**:
+a PUT repeats the present one, no other write of a run sets one, and a run of another primary that requests the object
+by name removes it.
 
 ``rolecall.dev/prune`` on an object is the word of its author or user: ``"false"`` keeps it, ``"true"`` permits to
 delete an object of a kind that isn't deleted otherwise. No run removes it by leaving it out of a definition.
@@ -13,7 +15,7 @@ delete an object of a kind that isn't deleted otherwise. No run removes it by le
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rolecall.kube.metadata import annotation_of, labels_of, metadata_of
+from rolecall.kube.metadata import annotation_of, labels_of, metadata_of, uid_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import ADOPT_ANNOTATION
 
@@ -43,9 +45,9 @@ _HELM_ANNOTATION: Final = "meta.helm.sh/release-name"
 _POINTER: Final = f"/metadata/annotations/{MADE_FOR_ANNOTATION.replace('/', '~1')}"
 
 
-def mark_for(owner_uid: str, group: str, kind: str, key: ObjectKey) -> str:
-    """Return the mark of an object that a run of the primary with this uid has created."""
-    return f"{owner_uid}:{group}/{kind}:{key.namespace}/{key.name}"
+def mark_for(owner_uid: str, group: str, kind: str, key: ObjectKey, uid: str = "") -> str:
+    """Return the mark of an object with this uid that a run of the primary with ``owner_uid`` has created."""
+    return ":".join(filter(None, (owner_uid, f"{group}/{kind}", f"{key.namespace}/{key.name}", uid)))
 
 
 def marked_primary(obj: RawObject, group: str) -> str:
@@ -53,8 +55,15 @@ def marked_primary(obj: RawObject, group: str) -> str:
 
     Controllers copy annotations: a ReplicaSet has the mark of its Deployment.
     """
-    uid, _, named = (annotation_of(obj, MADE_FOR_ANNOTATION) or "").partition(":")
-    return uid if named and mark_for(uid, group, kind_of(obj), ObjectKey.of_object(obj)) == f"{uid}:{named}" else ""
+    mark = annotation_of(obj, MADE_FOR_ANNOTATION) or ""
+    owner_uid = mark.partition(":")[0]
+    own = (mark_for(owner_uid, group, kind_of(obj), ObjectKey.of_object(obj), uid) for uid in ("", uid_of(obj)))
+    return owner_uid if mark in own else ""
+
+
+def has_uid_in_mark(obj: RawObject) -> bool:
+    """Return whether the mark of an object has its uid."""
+    return bool(uid_of(obj)) and (annotation_of(obj, MADE_FOR_ANNOTATION) or "").endswith(f":{uid_of(obj)}")
 
 
 def kind_of(obj: RawObject) -> str:

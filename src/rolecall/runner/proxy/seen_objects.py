@@ -14,14 +14,7 @@ from typing import Any, Final
 from rolecall.kube.metadata import annotation_of, is_being_deleted, owner_references_of, status_of, uid_of
 from rolecall.kube.readiness import Readiness, verdict_on
 from rolecall.kube.references import GVK, ObjectKey, RawObject, plural_of
-from rolecall.runner.proxy.made_for import (
-    MADE_FOR_ANNOTATION,
-    is_helms,
-    is_prunable,
-    kind_of,
-    mark_for,
-    marked_primary,
-)
+from rolecall.runner.proxy.made_for import has_uid_in_mark, is_helms, is_prunable, kind_of, marked_primary
 from rolecall.runner.proxy.ownership import ADOPT_ANNOTATION, Owner, Ownership, ownership_of
 from rolecall.runner.proxy.request_info import RequestInfo
 
@@ -49,13 +42,15 @@ class SeenObject:
     made_for: str = ""
     """The uid of the primary in its mark if that is another one, else empty."""
 
+    has_uid_in_mark: bool = False
+
     is_dependent: bool = False
     """Whether it names the primary of the run, with or without a mark."""
 
 
 def is_own(obj: RawObject, owner: Owner, group: str, kind: str) -> bool:
     """Return whether an object of a kind was made for this owner, and belongs to it alone; see the module."""
-    if annotation_of(obj, MADE_FOR_ANNOTATION) != mark_for(owner.uid, group, kind, ObjectKey.of_object(obj)):
+    if marked_primary({**obj, "kind": kind}, group) != owner.uid:
         return False
     ownership, references = ownership_of(obj, owner), owner_references_of(obj)
     has_other_owner = len(references) > (1 if ownership is Ownership.OWNER_REFERENCE else 0)
@@ -69,7 +64,7 @@ def seen_object(info: RequestInfo, obj: RawObject, owner: Owner, now: float) -> 
     made_for = primary if primary not in (owner.uid, "") and uid_of(obj) != owner.uid else ""
     waits_for = "" if uid_of(obj) == owner.uid else why_waiting(info, obj, now)  # the run is what the primary waits for
     own, dependent = is_own(obj, owner, info.group, kind_of(obj)), ownership_of(obj, owner) is not None
-    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), own, waits_for, made_for, dependent)
+    return SeenObject(ObjectKey.of_object(obj), uid_of(obj), own, waits_for, made_for, has_uid_in_mark(obj), dependent)
 
 
 def why_waiting(info: RequestInfo, obj: RawObject, now: float) -> str:

@@ -140,8 +140,8 @@ class ProxiedRun:
     The methods must return immediately. ``id`` identifies the run in the log; two runs are never equal. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. Only if ``is_recorded``, the run
     gets requests with the bodies of their responses, and only if ``observes_reads``, its reads are registered. Only if
-    ``follows_waiting``, the objects of others in lists are examined. Only with ``marks_applied``, an object that a PUT
-    or apply has created gets its mark, see ``made_for.py``, which takes a request.
+    ``follows_waiting``, the objects of others in lists are examined. With ``prunes``, each object that the run has
+    created gets a mark with its uid, see ``made_for.py``, which takes a request.
     ``new_traceparent`` returns the ``traceparent`` to send with a request.
     """
 
@@ -151,7 +151,7 @@ class ProxiedRun:
     is_recorded: bool = False
     observes_reads: bool = False
     follows_waiting: bool = False
-    marks_applied: bool = False
+    prunes: bool = False
     new_traceparent: NewTraceparent | None = None
 
     def about_to_write(self, group: str) -> None:

@@ -241,32 +241,36 @@ class Writes:
             if info.is_dry_run:
                 return await self._send(request, headers)
             known = request.session.last_seen_version(info)
-            if info.verb not in {"update", "patch"} or info.subresource not in _VERSIONED_SUBRESOURCES:
-                return await self._with_changed_objects(await self._send(request, headers), known)
-            result = await self._send_with_precondition(request, headers, known, keeps=keeps)
+            if info.verb in {"update", "patch"} and info.subresource in _VERSIONED_SUBRESOURCES:
+                result = await self._send_with_precondition(request, headers, known, keeps=keeps)
+            else:
+                result = await self._with_changed_objects(await self._send(request, headers), known)
             return await self._marked(request, headers, result)
 
     async def _marked(self, request: ProxiedRequest, headers: Mapping[str, str], result: WriteResult) -> WriteResult:
-        """Mark an object that a PUT or apply has created, and return it with the status of its creation.
+        """Mark an object that the run has created, and return it with the status of its creation.
 
-        The body of such a write can't have the mark: apply would own it, and another write would decide whether the
-        object is new. If the mark can't be written, the object stays without, and is never pruned.
+        The body of the creation can't have the mark: the object has no uid yet, apply would own the mark, and another
+        write would decide whether the object of a PUT is new. If the mark can't be written, the object stays without,
+        and is never pruned.
         """
         run, info = request.run, request.info
         is_new = result.response.status == HTTPStatus.CREATED and not info.subresource and result.objects
-        if not (is_new and result.objects and run.inject_owner and run.marks_applied) or request.session.is_revoked:
+        if not (is_new and result.objects and run.inject_owner and run.prunes) or request.session.is_revoked:
             return result
         obj = result.objects[0]
         resource = await self._known_kind(info)
-        is_owned = ownership_of(obj, run.owner) is not None
+        has_given_name = bool(info.name or (request.key_in_body and request.key_in_body.name))
+        is_owned = has_given_name and ownership_of(obj, run.owner) is not None
         if resource is None or not is_owned or not may_get_mark(resource.gvk.group, resource.gvk.kind, obj):
             return result
-        mark = mark_for(run.owner.uid, resource.gvk.group, resource.gvk.kind, _key_of(info, resource, obj))
+        key = _key_of(info, resource, obj)
+        mark = mark_for(run.owner.uid, resource.gvk.group, resource.gvk.kind, key, uid_of(obj))
         known = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
         data = encode({"metadata": {**known, "annotations": {MADE_FOR_ANNOTATION: mark}}})
         patch_headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
         patch_headers["Content-Type"] = MERGE_PATCH
-        target = f"{request.path}?{_MARKING}"
+        target = f"{resource.path_of(key)}?{_MARKING}"
         try:
             async with await send(self.client, "PATCH", target, patch_headers, data=data) as response:
                 status, body = response.status, await response.read()
@@ -426,7 +430,8 @@ def _with_own_annotations(
         return obj if given is None else with_mark(obj, None)
     mark = None
     if info.verb == "create":
-        if key.name and not info.is_dry_run and may_get_mark(gvk.group, gvk.kind, obj):
+        is_marked = not (info.is_dry_run or request.run.prunes)  # a role that prunes gets a mark with the uid, later
+        if is_marked and key.name and may_get_mark(gvk.group, gvk.kind, obj):
             mark = mark_for(request.run.owner.uid, gvk.group, gvk.kind, key)
     elif info.verb == "update":
         mark = annotation_of(existing or {}, MADE_FOR_ANNOTATION)

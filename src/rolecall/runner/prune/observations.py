@@ -39,6 +39,7 @@ class Own(NamedTuple):
 
     version: str
     uid: str
+    has_uid_in_mark: bool
 
 
 class Other(NamedTuple):
@@ -61,9 +62,6 @@ class Observations:
 
     changes: bool = False
     """Whether the run has changed an object other than the primary."""
-
-    created: dict[ObjectId, str] = field(default_factory=dict)
-    """The objects that the run has created, with their uids."""
 
     others: dict[ObjectId, Other] = field(default_factory=dict)
     """The objects made for other primaries that the run has requested by name."""
@@ -106,8 +104,6 @@ class Observations:
             self._drop(requested)
         for each in seen or ():
             self._add_object(info, each)
-        if status == HTTPStatus.CREATED and not info.subresource:
-            self.created.update((_id_of(info, each), each.uid) for each in seen or ())
 
     def _doubt_response(self, info: RequestInfo, status: int, seen: tuple[SeenObject, ...] | None) -> None:
         is_ended = status == 0 and info.is_resource and info.is_long_running  # by its client, such as kubectl wait
@@ -141,7 +137,7 @@ class Observations:
         if seen.is_dependent and not info.is_removal:
             self.dependents.add(found)
         if is_own and not info.is_removal:
-            self.own[found] = Own(info.version, seen.uid)
+            self.own[found] = Own(info.version, seen.uid, seen.has_uid_in_mark)
         if seen.waits_for and not info.is_removal:
             self.waiting[found] = seen.waits_for
 

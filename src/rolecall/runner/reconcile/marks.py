@@ -1,14 +1,15 @@
-"""Takes the marks from objects that prune must not delete: those that other roles use, and those that were restored.
+"""Takes the marks from objects that other roles use, so that prune doesn't delete them, and completes others.
 
 A mark, once lost, never comes back, so such an object stays, whatever any inventory says. See ``proxy/made_for.py``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rolecall.kube.errors import KubeError, NotFoundError, UnknownKindError
-from rolecall.kube.metadata import owner_references_of, uid_of
+from rolecall.kube.metadata import owner_references_of, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, marked_primary
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, mark_for, marked_primary
 from rolecall.runner.prune.inventory import InventoryObject
 from rolecall.runner.prune.observations import ObjectId, Other
 from rolecall.runner.reconcile.context import ReconcileContext
@@ -20,7 +21,7 @@ logger = get_logger("prune")
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Removes marks after the runs of one kind."""
+    """Writes marks after the runs of one kind."""
 
     primaries: Primaries
     shared: set[tuple[ObjectId, str]]
@@ -49,7 +50,7 @@ class Marks:
                 return
             name = f"{found.resource} {found.key}"
             try:
-                await self._unmark(context, await self.kind_of(found, other.version), found, other.uid)
+                await self._write(context, await self.kind_of(found, other.version), found, {"uid": other.uid}, None)
                 logger.info("Keeping an object that was made for another object", object=name)
             except NotFoundError:
                 pass
@@ -58,21 +59,15 @@ class Marks:
                 continue
             self.shared.discard((found, other.primary_uid))
 
-    async def unmark_restored(self, context: ReconcileContext, restored: InventoryObject) -> bool:
-        """Remove the mark of an object that a user has restored, so that it stays, whatever becomes of its entry.
-
-        Return whether it has none now.
-        """
-        if not self.primaries.may_write():
-            return False
-        gvk = GVK(restored.id.group, restored.version, restored.kind)
-        try:
-            await self._unmark(context, gvk, restored.id, restored.uid)
-        except KubeError as error:
-            logger.warning("Failed to unmark a restored object", object=str(restored), reason=str(error))
-            return False
-        logger.info("Keeping an object that no run has created", object=str(restored))
-        return True
+    async def complete(self, context: ReconcileContext, own: InventoryObject) -> None:
+        """Add the object's uid to the mark of an object of this primary, if it still has it. Raise KubeError."""
+        gvk, owner_uid = GVK(own.id.group, own.version, own.kind), uid_of(context.obj)
+        live = await self.primaries.client.get(gvk, own.id.key)
+        is_own = uid_of(live) == own.uid and marked_primary(live, gvk.group) == owner_uid
+        if is_own and self.primaries.may_write():
+            known = {"uid": own.uid, "resourceVersion": resource_version_of(live)}
+            mark = mark_for(owner_uid, gvk.group, gvk.kind, own.id.key, own.uid)
+            await self._write(context, gvk, own.id, known, mark)
 
     async def kind_of(self, found: ObjectId, version: str) -> GVK:
         """Return the kind of an object. Raise UnknownKindError if it isn't served."""
@@ -81,8 +76,10 @@ class Marks:
             raise UnknownKindError(GVK(found.group, version, found.resource))
         return resource.gvk
 
-    async def _unmark(self, context: ReconcileContext, gvk: GVK, found: ObjectId, uid: str) -> None:
-        written = await self.primaries.annotate(context.key, gvk, found.key, uid, {MADE_FOR_ANNOTATION: None})
+    async def _write(
+        self, context: ReconcileContext, gvk: GVK, found: ObjectId, known: Mapping[str, str], mark: str | None
+    ) -> None:
+        written = await self.primaries.annotate(context.key, gvk, found.key, known, {MADE_FOR_ANNOTATION: mark})
         for reference in owner_references_of(written):  # a mark is nothing that its primary must react to
             primary = GVK.of(reference.api_version, reference.kind), ObjectKey(found.namespace, reference.name)
             self.primaries.own_writes.record_write(primary, written)

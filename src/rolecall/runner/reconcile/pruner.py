@@ -25,12 +25,12 @@ from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause, Priority
+from rolecall.runner.proxy.made_for import has_uid_in_mark
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.seen_objects import is_own
 from rolecall.runner.prune.decision import WAIT_SECONDS, CompleteRun, Decision, PruneOptions, Pruning, decide, judge
 from rolecall.runner.prune.inventory import (
     INVENTORY_ANNOTATION,
-    MAX_OBJECTS,
     NAMED,
     Inputs,
     Inventory,
@@ -79,8 +79,8 @@ class _Memory:
     named: set[ObjectId] = field(default_factory=set)
     """The entries that runs with these inputs have named."""
 
-    uids: dict[ObjectId, str] = field(default_factory=dict)
-    """The objects that runs have created or found, with their uids, also those that are gone; the last ones count."""
+    seen: dict[str, str] = field(default_factory=dict)
+    """The digests of objects, by uid, when this process saw for the first time that runs no longer name them."""
 
     obsolete_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When this process saw for the first time that an object (its uid) is obsolete since then, monotonic."""
@@ -198,7 +198,6 @@ class Pruner:
         """Note what a run that isn't complete has named: these objects are needed with these inputs."""
         memory = self._remember(context.key)
         memory.previous = None
-        self._remember_uids(memory, context.observations.created)
         if inventory.objects:
             inputs = self._inputs(context.obj, context.role)
             if not is_same_role:  # it isn't known with which role the run has named what
@@ -209,8 +208,7 @@ class Pruner:
         primary, memory, run = context.fresh, self._remember(context.key), context.observations
         previous, memory.previous, memory.doubtful = memory.previous, None, 0
         inputs = self._inputs(context.obj, context.role)
-        self._remember_uids(memory, run.created)
-        own = await self._without_restored(context, inventory, await self._own_objects(run))
+        own = await self._own_objects(context)
         for each in [each for each in inventory.objects if await self._is_forged(each)]:
             logger.warning("Ignoring an invalid entry of the inventory", entry=str(each), resource=each.id.resource)
             inventory = inventory.without(each.id)
@@ -260,13 +258,6 @@ class Pruner:
     def _remember(self, key: ObjectKey) -> _Memory:
         return self._memory.setdefault(key, _Memory())
 
-    def _remember_uids(self, memory: _Memory, uids: Mapping[ObjectId, str]) -> None:
-        for found, uid in uids.items():
-            memory.uids.pop(found, None)
-            memory.uids[found] = uid
-        for oldest in list(memory.uids)[: max(0, len(memory.uids) - MAX_OBJECTS)]:
-            del memory.uids[oldest]
-
     def _judged(
         self, context: ReconcileContext, inventory: Inventory, inputs: Inputs, *, is_complete: bool
     ) -> Inventory:
@@ -276,6 +267,8 @@ class Pruner:
             memory.inputs, memory.named = inputs[:2], set()
         memory.named |= {each.id for each in inventory.objects if run.names(each.id, each.uid)}
         named = memory.named
+        unnamed = {each.uid for each in inventory.objects if each.id not in named}
+        memory.seen = {uid: digest for uid, digest in memory.seen.items() if uid in unnamed}
         return judge(
             inventory,
             inputs,
@@ -288,8 +281,9 @@ class Pruner:
         """Read what has become obsolete; return the inventory without what can't be pruned, and why a read failed.
 
         The digest of what was read shows later whether a client has changed the object since, so its time starts now.
+        If the inventory can't be written, that of the first read counts.
         """
-        problems, now = [], max(1, int(self.clock.now()))
+        problems, now, memory = [], max(1, int(self.clock.now())), self._remember(context.key)
         for each in inventory.obsolete:
             if each.seen:
                 continue
@@ -301,7 +295,8 @@ class Pruner:
             if live is None:
                 inventory = inventory.without(each.id)
             else:
-                inventory = inventory.having(replace(each, since=now, seen=digest_of_object(live)))
+                seen = memory.seen.setdefault(each.uid, digest_of_object(live))
+                inventory = inventory.having(replace(each, since=now, seen=seen))
         return inventory, problems
 
     async def _own_object(self, context: ReconcileContext, each: InventoryObject) -> RawObject | None:
@@ -311,25 +306,9 @@ class Pruner:
             live = await self.primaries.client.get(GVK(each.id.group, each.version, each.kind), each.id.key)
         except NotFoundError:
             return None
-        if not is_own(live, owner, each.id.group, each.kind) or (each.id, owner.uid) in self.shared:
-            return None
-        if uid_of(live) != each.uid:
-            await self.marks.unmark_restored(context, replace(each, uid=uid_of(live)))
-            return None
-        return live
-
-    async def _without_restored(
-        self, context: ReconcileContext, inventory: Inventory, own: tuple[InventoryObject, ...]
-    ) -> tuple[InventoryObject, ...]:
-        """Return the own objects without those that take the place of others, and that no run has created."""
-        memory = self._remember(context.key)
-        uids = {each.id: each.uid for each in inventory.objects} | memory.uids
-        restored = {each.id for each in own if uids.get(each.id, each.uid) != each.uid}
-        left = tuple(each for each in own if each.id not in restored)
-        for each in own:
-            if each.id not in restored or await self.marks.unmark_restored(context, each):
-                self._remember_uids(memory, {each.id: each.uid})
-        return left
+        is_same = uid_of(live) == each.uid and has_uid_in_mark(live)
+        is_marked = is_same and is_own(live, owner, each.id.group, each.kind)
+        return live if is_marked and (each.id, owner.uid) not in self.shared else None
 
     def _await_stability(self, memory: _Memory, inputs: Inputs, decision: Decision) -> Pruning:
         count = memory.attempts.get(inputs.digests, 0) + 1
@@ -351,12 +330,15 @@ class Pruner:
         variables = {"vars": dict(self.watch.variables), "snakeCase": self.watch.snake_case_parameters}
         return inputs_of(primary, {"files": role, **variables})
 
-    async def _own_objects(self, run: Observations) -> tuple[InventoryObject, ...]:
-        """Return the own objects that a run has named, with their kinds. Raise KubeError if one isn't served."""
+    async def _own_objects(self, context: ReconcileContext) -> tuple[InventoryObject, ...]:
+        """Return the own objects that a run has named, with their kinds and with complete marks. Raise KubeError."""
         found = []
-        for each, seen in run.own.items():
+        for each, seen in context.observations.own.items():
             gvk = await self.marks.kind_of(each, seen.version)
-            found.append(InventoryObject(each, seen.version, gvk.kind, seen.uid))
+            own = InventoryObject(each, seen.version, gvk.kind, seen.uid)
+            if not seen.has_uid_in_mark:  # a run has created it before the role had the task
+                await self.marks.complete(context, own)
+            found.append(own)
         return tuple(found)
 
     async def _is_forged(self, each: InventoryObject) -> bool:
@@ -470,7 +452,7 @@ class Pruner:
             changed[INVENTORY_ANNOTATION] = text
         if changed and self.primaries.may_write():
             key = ObjectKey.of_object(primary)
-            await self.primaries.annotate(key, self.watch.gvk, key, uid_of(primary), changed)
+            await self.primaries.annotate(key, self.watch.gvk, key, {"uid": uid_of(primary)}, changed)
             self._remember(key).written = text or ""
 
     def forget(self, key: ObjectKey) -> None:

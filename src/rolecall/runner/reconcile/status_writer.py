@@ -152,10 +152,18 @@ class Primaries:
         return written
 
     async def annotate(
-        self, primary: ObjectKey, gvk: GVK, key: ObjectKey, uid: str, annotations: Mapping[str, str | None]
+        self,
+        primary: ObjectKey,
+        gvk: GVK,
+        key: ObjectKey,
+        known: Mapping[str, str],
+        annotations: Mapping[str, str | None],
     ) -> RawObject:
-        """Set annotations of an object with this uid, or remove those with None; this doesn't trigger the primary."""
-        patch = {"metadata": {"uid": uid, "annotations": annotations}}  # the uid is a precondition
+        """Set annotations of an object, or remove those with None; this doesn't trigger the primary.
+
+        ``known`` are fields of its metadata that the object must have, its ``uid`` or also its ``resourceVersion``.
+        """
+        patch = {"metadata": {**known, "annotations": annotations}}
         written = await self.client.patch(gvk, key, patch)
         self.own_writes.record_write((self.gvk, primary), written)
         return written

@@ -166,7 +166,7 @@ class Launcher:
             is_recorded=record is not None,
             observes_reads=self.reads is not None,
             follows_waiting=prunes or annotation_of(obj, INVENTORY_ANNOTATION) is not None,
-            marks_applied=prunes,
+            prunes=prunes,
             new_traceparent=None if record is None else record.new_traceparent,
             own_writes=self.own_writes,
             on_dependent=self.on_dependent,

@@ -30,9 +30,10 @@ def marked(mark: str = MARK, **metadata: Any) -> dict[str, Any]:
     return obj(**metadata, annotations=annotations)
 
 
+@pytest.mark.parametrize("mark", [MARK, f"{MARK}:a-uid"])
 @pytest.mark.parametrize("metadata", [{"ownerReferences": [REFERENCE]}, {"annotations": BY_ANNOTATION}])
-def test_object_that_was_made_for_the_primary_and_names_only_it_is_its_own(metadata: dict[str, Any]) -> None:
-    assert is_own(marked(**metadata), OWNER, "", "Service")
+def test_object_that_was_made_for_the_primary_and_names_only_it_is_its_own(mark: str, metadata: dict[str, Any]) -> None:
+    assert is_own(marked(mark, **metadata), OWNER, "", "Service")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,8 @@ def test_object_that_was_made_for_the_primary_and_names_only_it_is_its_own(metad
         "owner-uid:other/Service:ns/a",
         "owner-uid:/Service:ns/b",
         "owner-uid:/Service:elsewhere/a",
+        "owner-uid:/Service:ns/a:uid-of-its-predecessor",
+        "owner-uid:/Service:ns/a:",
     ],
 )
 def test_mark_that_does_not_name_the_primary_and_the_object_itself_does_not_count(mark: str) -> None:

@@ -29,7 +29,7 @@ def seen(name: str = "a", *, is_own: bool = True, waits_for: str = "", made_for:
 def test_response_shows_an_own_object() -> None:
     found = Observations()
     found.add(request("get"), 200, (seen(),))
-    assert found.own == {A: Own("v1", "uid-a")}
+    assert found.own == {A: Own("v1", "uid-a", has_uid_in_mark=False)}
 
 
 @pytest.mark.parametrize("verb", ["get", "patch", "update", "delete"])
@@ -79,7 +79,7 @@ def test_scale_is_not_the_object() -> None:
     found = Observations()
     found.add(request("get"), 200, (seen(),))
     found.add(request("patch", subresource="scale"), 200, (seen(is_own=False),))
-    assert found.own == {A: Own("v1", "uid-a")}
+    assert found.own == {A: Own("v1", "uid-a", has_uid_in_mark=False)}
 
 
 @pytest.mark.parametrize("subresource", ["status", "scale"])
@@ -89,7 +89,7 @@ def test_object_without_a_subresource_exists(verb: str, subresource: str) -> Non
     found = Observations()
     found.add(request("get"), 200, (seen(),))
     found.add(request(verb, subresource=subresource), 404, ())
-    assert found.own == {A: Own("v1", "uid-a")}
+    assert found.own == {A: Own("v1", "uid-a", has_uid_in_mark=False)}
 
 
 def test_dry_run_names_what_it_would_change_and_owns_nothing() -> None:
@@ -173,13 +173,3 @@ def test_object_whose_mark_no_response_has_shown_must_be_read_after_the_run(
     assert (A in found.unseen) is is_unseen
     found.add(request("get"), 200, (seen(),))
     assert not found.unseen
-
-
-def test_created_objects_are_known_by_their_uids() -> None:
-    found = Observations()
-    found.add(request("create", ""), 201, (seen(),))
-    found.add(request("update", "b"), 201, (seen("b"),))
-    found.add(request("update", "c"), 200, (seen("c"),))
-    found.add(request("create", "d", subresource="eviction"), 201, (seen("d"),))
-    found.add(request("create", "", is_dry_run=True), 201, (seen("e"),))
-    assert found.created == {A: "uid-a", A._replace(name="b"): "uid-b"}

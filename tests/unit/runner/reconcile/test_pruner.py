@@ -12,7 +12,12 @@ from rolecall.kube.metadata import annotation_of, uid_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.controller import Controller, Result
 from rolecall.runner.controller.work_queue import Backoff, Cause, WorkQueue
-from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION, PRUNE_ANNOTATION
+from rolecall.runner.proxy.made_for import (
+    MADE_FOR_ANNOTATION,
+    PRUNE_ANNOTATION,
+    has_uid_in_mark,
+    marked_primary,
+)
 from rolecall.runner.prune.decision import Pruning
 from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inputs, Inventory, InventoryObject
 from rolecall.runner.prune.observations import ObjectId, Other, Own
@@ -58,14 +63,15 @@ class Stage:
         )
         return cls(rig, pruner, clock, events)
 
-    async def make(self, name: str, mark: str | None = None, **annotations: str) -> RawObject:
-        """Make a ConfigMap as a run would, with another mark if one is given."""
+    async def make(self, name: str, mark: str | None = None) -> RawObject:
+        """Make a ConfigMap as a run of a role that prunes would, or with another mark."""
         uid = uid_of(await self.rig.thing())
-        own = f"{uid}:/ConfigMap:default/{name}"
-        marks = {MADE_FOR_ANNOTATION: own if mark is None else mark, **annotations}
         owner = {"apiVersion": THING.api_version, "kind": THING.kind, "name": "one", "uid": uid}
-        metadata = {"name": name, "namespace": "default", "annotations": marks, "ownerReferences": [owner]}
+        metadata = {"name": name, "namespace": "default", "ownerReferences": [owner]}
         obj = await self.rig.world.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        own = f"{uid}:/ConfigMap:default/{name}:{uid_of(obj)}"
+        marks = {MADE_FOR_ANNOTATION: own if mark is None else mark}
+        await self.rig.world.patch(CONFIG_MAP, name, {"metadata": {"annotations": marks}})
         self.made[name] = obj
         return obj
 
@@ -96,7 +102,6 @@ class Stage:
         others: Any = None,
         doubts: Sequence[str] = (),
         named: tuple[str, ...] = (),
-        created: str = "",
         during: Callable[[], object] = lambda: None,
     ) -> Pruning:
         """Let a run end that has named these objects."""
@@ -108,12 +113,11 @@ class Stage:
         await self.pruner.run_starts(context)
         during()
         for name in names:
-            entry = self.entry(name)
-            context.observations.own[entry.id] = Own("v1", entry.uid)
+            entry, live = self.entry(name), await self.rig.world.get(CONFIG_MAP, name)
             context.observations._ids.add(entry.id)
+            if marked_primary(live, "") == uid_of(thing):
+                context.observations.own[entry.id] = Own("v1", entry.uid, has_uid_in_mark(live))
         context.observations._ids |= {self.entry(name).id for name in named}
-        if created:
-            context.observations.created[self.entry(created).id] = self.entry(created).uid
         context.observations.doubts.extend(doubts)
         for found, other in (others or {}).items():
             context.observations.found_other(found, other)
@@ -123,9 +127,11 @@ class Stage:
         """Change the spec of the Thing."""
         await self.rig.world.patch(THING, "one", {"spec": {"text": text}})
 
-    async def is_own(self, name: str) -> bool:
-        """Return whether a ConfigMap has a mark, so that a run sees it as the Thing's own."""
-        return annotation_of(await self.rig.world.get(CONFIG_MAP, name), MADE_FOR_ANNOTATION) is not None
+    async def restore(self, name: str) -> RawObject:
+        """Delete a ConfigMap, and create it with the same mark."""
+        live = await self.rig.world.get(CONFIG_MAP, name)
+        await self.rig.world.delete(CONFIG_MAP, name)
+        return await self.make(name, annotation_of(live, MADE_FOR_ANNOTATION))
 
     async def live(self) -> set[str]:
         """Return the names of the ConfigMaps."""
@@ -162,7 +168,7 @@ async def test_only_a_complete_run_with_the_task_sends_requests(
     thing = await rig.thing()
     context = ReconcileContext(rig.key, "run", obj=thing, fresh=thing, outcome=outcome)
     await pruner.run_starts(context)
-    context.observations.own[item("a").id] = Own("v1", "uid-a")
+    context.observations.own[item("a").id] = Own("v1", "uid-a", has_uid_in_mark=True)
     cluster.calls.clear()
     assert ((await pruner.run_ended(context)) != Pruning()) is bool(outcome.is_successful and outcome.prune)
     assert bool(cluster.calls) is sends
@@ -277,53 +283,60 @@ async def test_object_created_again_by_somebody_is_kept(world: World, tmp_path: 
     assert await stage.live() == {"a", "b"}
 
 
-@pytest.mark.parametrize("names_at_first", [True, False])
+@pytest.mark.parametrize("is_noted", [True, False])
 async def test_restored_object_is_kept_however_often_the_spec_changes(
-    world: World, tmp_path: Path, *, names_at_first: bool
+    world: World, tmp_path: Path, *, is_noted: bool
 ) -> None:
-    """It has a mark that names itself, and the role names it again; no run has created it, so it loses the mark."""
+    """No run has created it: its mark has the uid of its predecessor, whatever an inventory says."""
     stage = await staged(world, tmp_path, "a", "b")
-    await world.delete(CONFIG_MAP, "b")
-    restored = await stage.make("b")
-    for number, is_named in enumerate([names_at_first, False, True, False]):
+    await stage.restore("b")
+    if is_noted:
+        await stage.note()
+    for number, names in enumerate([("a",), ("a", "b"), ("a",)]):
         await stage.edit(f"edit {number}")
-        for _ in range(3):
-            names = ["a", "b"] if is_named and await stage.is_own("b") else ["a"]
-            await stage.run_ended(*names, named=("a", "b") if is_named else (), after="0")
+        for _ in range(4):
+            await stage.run_ended(*names, after="0")
     assert await stage.live() == {"a", "b"}
-    live = await world.get(CONFIG_MAP, "b")
-    assert (uid_of(live), annotation_of(live, MADE_FOR_ANNOTATION)) == (uid_of(restored), None)
 
 
-async def test_restored_object_is_kept_although_no_inventory_names_the_one_that_is_gone(
-    world: World, tmp_path: Path
+async def test_mark_from_before_the_role_had_the_task_gets_the_uid(world: World, tmp_path: Path) -> None:
+    stage = await Stage.of(world, tmp_path)
+    made, uid = await stage.make("b"), uid_of(await stage.rig.thing())
+    await stage.make("b2", mark=f"{uid}:/ConfigMap:default/b2")
+    await stage.make("a")
+    await stage.run_ended("a", "b2")
+    mark = annotation_of(await world.get(CONFIG_MAP, "b2"), MADE_FOR_ANNOTATION)
+    assert mark == f"{uid}:/ConfigMap:default/b2:{uid_of(stage.made['b2'])}"
+    await stage.run_ended("a", "b2")
+    await stage.edit("switched off")
+    for _ in range(3):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", made["metadata"]["name"]}
+
+
+@pytest.mark.parametrize("mark", ["", "other:/ConfigMap:default/a"])
+async def test_mark_that_was_removed_after_the_run_saw_it_does_not_come_back(
+    world: World, tmp_path: Path, mark: str
 ) -> None:
-    """Prune has deleted the object, or it was restored before its first stable set, or the inventory is lost."""
-    for way in ("pruned", "early", "lost"):
-        stage = await Stage.of(world, tmp_path)
-        for name in ("a", "b"):
-            await stage.make(name)
-        await stage.run_ended("a", "b", created="b")
-        if way != "early":
-            await stage.run_ended("a", "b")
-        if way == "pruned":
-            await stage.edit("off")
-            for _ in range(3):
-                await stage.run_ended("a", after="0")
-            assert await stage.live() == {"a"}
-        else:
-            await world.delete(CONFIG_MAP, "b")
-        if way == "lost":
-            await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: None}}})
-        await stage.make("b")
-        for on in (True, False):
-            await stage.edit(f"{way} {on}")
-            for _ in range(4):
-                names = ["a", "b"] if on and await stage.is_own("b") else ["a"]
-                await stage.run_ended(*names, named=("b",) if on else (), after="0")
-        assert await stage.live() == {"a", "b"}
-        for gvk, name in ((CONFIG_MAP, "a"), (CONFIG_MAP, "b"), (THING, "one")):
-            await world.delete(gvk, name)
+    stage = await Stage.of(world, tmp_path)
+    await stage.make("a", mark=mark)
+    thing = await stage.rig.thing()
+    context = ReconcileContext(stage.rig.key, "run", obj=thing, fresh=thing, outcome=SUCCESS)
+    await stage.pruner.marks.complete(context, stage.entry("a"))
+    assert annotation_of(await world.get(CONFIG_MAP, "a"), MADE_FOR_ANNOTATION) == mark
+
+
+async def test_object_that_was_changed_counts_although_no_inventory_could_be_written_before(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """The first run without the object has looked at it, and this process remembers what it saw."""
+    stage = await staged(world, tmp_path, "a", "b")
+    cluster.troubles = [("patch", KubeError("no response"))]
+    await stage.run_ended("a", after="0")
+    await world.patch(CONFIG_MAP, "b", {"metadata": {"labels": {"used": "true"}}})
+    for _ in range(4):
+        await stage.run_ended("a", after="0")
+    assert await stage.live() == {"a", "b"}
 
 
 async def test_entry_that_others_have_written_counts_only_if_this_process_has_written_it(
@@ -359,19 +372,6 @@ async def test_release_during_a_run_is_no_edit(world: World, tmp_path: Path) -> 
         await stage.run_ended("a", after="0")
     assert await stage.live() == {"a", "b"}
     assert [each.asks for each in (await stage.inventory()).obsolete] == [True]
-
-
-async def test_object_that_a_failed_run_has_created_again_is_the_primarys_own(world: World, tmp_path: Path) -> None:
-    stage = await staged(world, tmp_path, "a", "b")
-    await stage.run_ended("a", "b")
-    await stage.run_ended("a", "b")
-    await world.delete(CONFIG_MAP, "b")
-    made = await stage.make("b")
-    await stage.run_ended("b", outcome=FAILURE, created="b")
-    await stage.run_ended("a", "b")
-    await stage.run_ended("a", "b")
-    assert annotation_of(await world.get(CONFIG_MAP, "b"), MADE_FOR_ANNOTATION) is not None
-    assert {each.id.name: each.uid for each in (await stage.inventory()).objects}["b"] == uid_of(made)
 
 
 async def test_run_with_a_doubt_about_a_request_is_repeated_some_times(world: World, tmp_path: Path) -> None:
