@@ -85,7 +85,7 @@ def primary_named_by(obj: RawObject) -> tuple[str, str]:
     return annotation_of(obj, PRIMARY_TYPE_ANNOTATION) or "", annotation_of(obj, PRIMARY_ANNOTATION) or ""
 
 
-def with_kept(obj: RawObject, references: list[Any], annotations: Mapping[str, str], owner: Owner) -> RawObject:
+def with_kept(obj: RawObject, references: list[Any], annotations: Mapping[str, str | None], owner: Owner) -> RawObject:
     """Return a copy that repeats owner references and annotations, which the write would drop from the existing object.
 
     The body's own fields win: it may name its owners, and a primary in the annotations, itself. A body that names only

@@ -33,6 +33,7 @@ its body, and from the query only if there is no body; those of an eviction from
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -103,6 +104,7 @@ _KUBECTL: Final = ("fieldManager", "kubectl")
 _MARKING: Final = urlencode({"fieldManager": "rolecall"})
 _MARK: Final = MADE_FOR_ANNOTATION.partition("/")[2].encode()
 _ADOPT: Final = ADOPT_ANNOTATION.partition("/")[0].encode()
+_NO_ANNOTATIONS: Final = re.compile(rb'"annotations"\s*:\s*null')
 _OF_PRIMARY: Final = (PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION)
 _KEPT_BY_PUT: Final = (*_OF_PRIMARY, ADOPT_ANNOTATION, PRUNE_ANNOTATION)
 _BACKGROUND: Final = "Background"
@@ -374,7 +376,8 @@ def _may_need_owner(request: ProxiedRequest) -> bool:
         return info.is_resource and (info.verb, info.subresource) == ("update", "status")
     if _is_merge(request):
         replaces_lists = media_type(request.content_type) == MERGE_PATCH  # a strategic one merges owners by uid
-        return _ADOPT in request.body or (replaces_lists and b"ownerReferences" in request.body)
+        removes = request.run.prunes and _NO_ANNOTATIONS.search(request.body)
+        return bool(removes) or _ADOPT in request.body or (replaces_lists and b"ownerReferences" in request.body)
     is_apply = info.verb == "patch" and media_type(request.content_type) in APPLY_MEDIA_TYPES
     return is_apply or info.verb == "update" or (info.verb == "create" and not info.name)
 
@@ -400,11 +403,12 @@ def _key_of(info: RequestInfo, resource: ApiResource, obj: RawObject) -> ObjectK
 
 def _dropped(
     request: ProxiedRequest, obj: RawObject, existing: RawObject, ownership: Ownership | None
-) -> tuple[list[Any], dict[str, str]]:
+) -> tuple[list[Any], dict[str, str | None]]:
     """Return the owner references and the annotations that a write drops from the existing object, unless repeated.
 
-    A merge patch replaces the whole list of references, if it has one. Apply drops what its field manager owns; the
-    reference to the owner is repeated in any case, so that the owner stays if other managers drop it.
+    A merge patch replaces the whole list of references, if it has one, and null annotations, such as those of a
+    template without a value, remove all: instead, the others are removed one by one. Apply drops what its field manager
+    owns; the reference to the owner is repeated in any case, so that the owner stays if other managers drop it.
     """
     metadata = metadata_of(existing)
     references: list[Any] = metadata.get("ownerReferences") or []
@@ -413,7 +417,12 @@ def _dropped(
         return references, {name: annotations[name] for name in _KEPT_BY_PUT if name in annotations}
     if _is_merge(request):
         is_replaced = ownership is Ownership.OWNER_REFERENCE or "ownerReferences" in metadata_of(obj)
-        return references if is_replaced else [], {}
+        given = metadata_of(obj)
+        removed = annotations if "annotations" in given and given["annotations"] is None else {}
+        left = {
+            name: value if name in {*_KEPT_BY_PUT, MADE_FOR_ANNOTATION} else None for name, value in removed.items()
+        }
+        return references if is_replaced else [], left
     uids, names = applied_metadata(existing, dict(parse_qsl(request.query)).get("fieldManager", ""))
     kept = [raw for raw in references if raw.get("uid") in uids | {request.run.owner.uid}]
     names &= {*_OF_PRIMARY, PRUNE_ANNOTATION}

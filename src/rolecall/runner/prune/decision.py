@@ -89,6 +89,9 @@ class CompleteRun:
     confirmed: str = ""
     """The digest of the deletions that a person permits."""
 
+    unknown_file: str = ""
+    """A file with tasks whose content isn't part of the inputs, empty if there is none."""
+
     @property
     def digest(self) -> str:
         """The digest by which runs are compared: of the inputs and the objects, without uids."""
@@ -227,6 +230,8 @@ def _why_asking(
     """Return why a person must confirm all deletions, empty if only some need it."""
     if not options.deletes:
         return "the mode is report"
+    if run.unknown_file:  # another version of it may name less
+        return f"the operator doesn't follow changes of {run.unknown_file}"
     is_most = len(obsolete) > _FEW and 2 * len(obsolete) > len(inventory.objects)
     names_nothing = not (run.own or run.observations.dependents)
     if obsolete and (is_most or names_nothing):

@@ -13,6 +13,7 @@ remembers it, from the moment of the request.
 """
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,8 @@ from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION, ReconcileConte
 from rolecall.runner.reconcile.kubernetes_events import NORMAL, WARNING, EventSpec
 from rolecall.runner.reconcile.marks import Marks
 from rolecall.runner.reconcile.status_writer import Primaries
-from rolecall.runner.runs.content import digest_of_content
+from rolecall.runner.runs.content import Code, code_of
+from rolecall.runner.runs.outcome import Outcome
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.clock import SYSTEM_CLOCK, Clock
 from rolecall.system.logs import get_logger
@@ -130,7 +132,7 @@ class Pruner:
         """Note the role with which a run starts, and let it note what it names. Raises nothing."""
         context.observations = Observations(shared=self.shared, primaries=self.uids)
         if self.watch.gvk in self.pruning or annotation_of(context.obj, INVENTORY_ANNOTATION) is not None:
-            context.role = await self._role()
+            context.role = _digest_of(await self._code())
 
     async def run_ended(self, context: ReconcileContext, *, is_saved: bool = True) -> Pruning:
         """Update the inventory after a run, and delete what is due. Raises nothing: errors are reasons.
@@ -148,7 +150,8 @@ class Pruner:
             return Pruning()
         options = PruneOptions.of_task(outcome.prune or {})
         reasons = self._doubts(context, options) if is_reached else []
-        is_same_role = context.role is not None and await self._role() == context.role
+        code = await self._code()
+        is_same_role = context.role is not None and _digest_of(code) == context.role
         if not is_same_role:
             reasons.append("the files of the role changed during the run, or weren't known before it")
             context.observations.doubt(reasons[-1])
@@ -156,7 +159,7 @@ class Pruner:
             reasons.append("the status of the run couldn't be written")
         try:
             if options is not None and is_reached and not reasons:
-                return await self._prune(context, inventory, options)
+                return await self._prune(context, inventory, options, _unknown_file(context.outcome, code))
             await self._note(context, inventory, is_same_role=is_same_role)
         except (KubeError, OSError) as error:
             reasons.append(str(error))
@@ -168,7 +171,8 @@ class Pruner:
         memory = self._remember(context.key)
         memory.doubtful = memory.doubtful + 1 if context.observations.doubts else 0
         is_tried_again = 0 < memory.doubtful <= MAX_ATTEMPTS  # most requests fail only for a moment
-        return Pruning(self.clock.now() + WAIT_SECONDS if is_tried_again else None, texts={"reasons": tuple(reasons)})
+        seconds = 1 if context.role is None else WAIT_SECONDS  # from now on, the role is known before the run
+        return Pruning(self.clock.now() + seconds if is_tried_again else None, texts={"reasons": tuple(reasons)})
 
     def _inventory_of(self, primary: RawObject) -> Inventory:
         """Return the inventory of a primary; of one that others have edited, only what this process has written."""
@@ -204,7 +208,9 @@ class Pruner:
                 inputs = Inputs(inventory.spec, inventory.role, inputs.metadata, inventory.generation)
             await self._write(context.fresh, self._judged(context, inventory, inputs, is_complete=False))
 
-    async def _prune(self, context: ReconcileContext, inventory: Inventory, options: PruneOptions) -> Pruning:
+    async def _prune(
+        self, context: ReconcileContext, inventory: Inventory, options: PruneOptions, unknown_file: str
+    ) -> Pruning:
         primary, memory, run = context.fresh, self._remember(context.key), context.observations
         previous, memory.previous, memory.doubtful = memory.previous, None, 0
         inputs = self._inputs(context.obj, context.role)
@@ -217,7 +223,7 @@ class Pruner:
         inventory, reasons = await self._examined(context, inventory)
         known_seconds = self._known_seconds(memory, inventory)
         confirmed = annotation_of(primary, CONFIRM_ANNOTATION) or ""
-        complete = CompleteRun(inputs, own, run, confirmed)
+        complete = CompleteRun(inputs, own, run, confirmed, unknown_file)
         memory.previous = complete.digest
         now = self.clock.now()  # for the texts too: a request may take longer than the time that they show
         decision = decide(inventory, complete, previous, options, now=now, known_seconds=known_seconds)
@@ -319,10 +325,10 @@ class Pruner:
         logger.info("Nothing is pruned: the role names or changes other objects in each run", runs=count)
         return Pruning(texts={"reasons": (reason,)})
 
-    async def _role(self) -> str | None:
-        """Return the digest of the role's files; None if one can't be read."""
+    async def _code(self) -> Code | None:
+        """Return the code of the role; None if a file can't be read."""
         try:
-            return await run_in_thread(partial(digest_of_content, (self.watch.content,)))
+            return await run_in_thread(partial(code_of, self.watch.content))
         except OSError:
             return None
 
@@ -428,7 +434,7 @@ class Pruner:
         live = await self.primaries.read_again(context.obj)
         if is_paused(live) or is_being_deleted(live):
             raise _StoppedError("the object is paused or being deleted")
-        if self._inputs(live, await self._role()).digests != inputs.digests:
+        if self._inputs(live, _digest_of(await self._code())).digests != inputs.digests:
             raise _StoppedError("the object or its role changed")
         if context.interruption is not None or not (self.primaries.may_write() and self.may_delete(context.key)):
             raise _StoppedError("another run is due, or another replica may be the leader")
@@ -460,8 +466,19 @@ class Pruner:
         self._memory.pop(key, None)
 
 
+def _digest_of(code: Code | None) -> str | None:
+    return None if code is None else code.digest
+
+
+def _unknown_file(outcome: Outcome, code: Code | None) -> str:
+    """Return a file with tasks of the run that isn't part of the code of the role, empty if there is none."""
+    known = code.files if code else frozenset[str]()
+    unknown = (path for path in sorted(outcome.task_files - known) if os.path.realpath(path) not in known)
+    return next(unknown, "")
+
+
 def _when(seconds: float) -> str:
-    return f"deleted after {format_duration(max(0, math.ceil(seconds)))}"
+    return f"deleted after {format_duration(math.ceil(seconds))}" if seconds > 0 else "deleted after the next run"
 
 
 def _asking(decision: Decision) -> str:

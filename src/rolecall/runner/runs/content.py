@@ -1,28 +1,28 @@
 """The files of a role or playbook, and their changes.
 
 A role may write below its own directory, and a playbook may lie among work files. Only what Ansible would load counts:
-the directories of a role, and for a playbook those next to it, its neighbors with variables and tasks, and the roles.
-Caches and swap files of Python and editors don't count.
+the directories of a role, and for a playbook those next to it, its neighbors with variables and tasks, and the roles,
+also those in directories below, such as ``roles/default/web``. Caches and swap files of Python and editors don't count.
 
 An object whose run failed waits for its backoff, up to minutes; ``watch_contents`` reports a fixed role immediately.
 """
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Never
+from typing import NamedTuple, Never
 
-from watchfiles import Change, DefaultFilter
+from watchfiles import DefaultFilter
 
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.file_changes import WATCH_ENDED, changes_in
-from rolecall.system.files import entries_of
 from rolecall.system.logs import get_logger
 
 logger = get_logger("content")
@@ -33,7 +33,10 @@ _PARTS = frozenset(
 )
 _PLUGINS = "_plugins"
 _NEIGHBORS = frozenset({".yml", ".yaml", ".json", ".j2"})
+_IGNORED = re.compile("|".join(DefaultFilter.ignore_entity_patterns))
 _LARGE_BYTES = 1024 * 1024
+_NESTED_LEVELS = 2
+"""How many directories may be between that of the roles and a role."""
 
 
 def contents_of(watch: Watch) -> tuple[Content, ...]:
@@ -59,21 +62,64 @@ def watched_directories(watch: Watch) -> frozenset[Path]:
 
 def files_of(content: Content) -> Iterator[Path]:
     """Yield the files of a role or playbook. Blocks."""
-    directory, *roles = directories_of(content)
+    return map(Path, _files_of(content))
+
+
+def _files_of(content: Content) -> Iterator[str]:
+    directory, *roles = map(str, directories_of(content))
     yield from _parts(directory)
     if not isinstance(content, RoleContent):
-        yield from (path for path in entries_of(directory) if path.suffix in _NEIGHBORS)
-    for role in (role for directory in roles for role in entries_of(directory)):
+        yield from (each.path for each in _entries(directory) if Path(each.name).suffix in _NEIGHBORS)
+    for role in (role for directory in roles for role in _roles_in(directory)):
         yield from _parts(role)
 
 
-def _parts(directory: Path) -> Iterator[Path]:
-    is_source = DefaultFilter()
-    for part in entries_of(directory):
-        if part.name in _PARTS or part.name.endswith(_PLUGINS):
-            for parent, _, names in os.walk(part):
-                paths = (Path(parent, name) for name in names)
-                yield from (path for path in paths if is_source(Change.modified, str(path)))
+def _code_files(content: Content) -> Iterator[str]:
+    """Yield the files of ``files_of``, and of a role also those of the roles next to it, which it may include."""
+    if not isinstance(content, RoleContent):
+        yield from _files_of(content)
+        return
+    roles = content.path.resolve().parent
+    for role in _roles_in(str(roles), _NESTED_LEVELS if roles.name == "roles" else 0):
+        yield from _parts(role)
+
+
+def _roles_in(directory: str, levels: int = _NESTED_LEVELS, *, is_in_role: bool = False) -> Iterator[str]:
+    for entry in _entries(directory):
+        if entry.name.startswith(".") or (is_in_role and _is_part(entry.name)) or not entry.is_dir():
+            continue
+        yield entry.path
+        if levels:
+            yield from _roles_in(entry.path, levels - 1, is_in_role=True)
+
+
+def _parts(directory: str) -> Iterator[str]:
+    for entry in _entries(directory):
+        if _is_part(entry.name):
+            yield from _files_below(entry.path)
+
+
+def _is_part(name: str) -> bool:
+    return name in _PARTS or name.endswith(_PLUGINS)
+
+
+def _files_below(directory: str) -> Iterator[str]:
+    for entry in _entries(directory):
+        if _IGNORED.search(entry.name):
+            continue
+        if not entry.is_dir(follow_symlinks=False):
+            yield entry.path
+        elif entry.name not in DefaultFilter.ignore_dirs:
+            yield from _files_below(entry.path)
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    """Return what is in a directory, nothing if it can't be read. Each run does this twice, so it is quick."""
+    try:
+        with os.scandir(directory) as found:
+            return list(found)
+    except OSError:
+        return []
 
 
 def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:
@@ -94,7 +140,7 @@ def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:
     return found
 
 
-_State = tuple[str, Path, int, int]
+_State = tuple[str, str, int, int]
 """The name of a file in its content, its path, the time of its last change, and its size."""
 
 
@@ -104,23 +150,45 @@ def digest_of_content(contents: Iterable[Content]) -> str:
     It detects whether two runs used the same code, on any machine. Only regular files count. A file whose size and time
     of change are the same isn't read again. Raises OSError if one can't be read.
     """
-    states: list[_State] = []
-    for content in contents:
-        base, found = next(directories_of(content)), []
-        for path in files_of(content):
-            with suppress(FileNotFoundError):  # a dangling link, or removed in the meantime
-                status = path.stat()
-                if stat.S_ISREG(status.st_mode):
-                    found.append((os.path.relpath(path, base), path, status.st_mtime_ns, status.st_size))
-        states += sorted(found)
-    return _digest(tuple(states))
+    return _digest(tuple(state for content in contents for state in _states(content, _files_of(content))))
+
+
+class Code(NamedTuple):
+    """The files that decide what a run does, as far as they are known: their digest and their paths."""
+
+    digest: str
+    files: frozenset[str]
+
+
+def code_of(content: Content) -> Code:
+    """Return the code of a role or playbook, with the roles that it may include by name. Blocks.
+
+    Roles of collections, and those in other directories of ANSIBLE_ROLES_PATH, aren't known. Raises OSError if a file
+    can't be read.
+    """
+    states = tuple(_states(content, _code_files(content)))
+    return Code(_digest(states), frozenset(path for _, path, _, _ in states))
+
+
+def _states(content: Content, paths: Iterable[str]) -> list[_State]:
+    base, found = f"{next(directories_of(content))}{os.sep}", []
+    for path in paths:
+        with suppress(FileNotFoundError):  # a dangling link, or removed in the meantime
+            status = os.stat(path)  # noqa: PTH116 - quicker, and each run does this twice
+            if stat.S_ISREG(status.st_mode):
+                name = path[len(base) :] if path.startswith(base) else os.path.relpath(path, base)
+                found.append((name, path, status.st_mtime_ns, status.st_size))
+    return sorted(found)
 
 
 def mentions(contents: Iterable[Content], text: bytes) -> bool:
-    """Return whether a file of roles and playbooks contains a text; unreadable files don't. Blocks."""
-    for path in (path for content in contents for path in files_of(content)):
+    """Return whether a file of roles and playbooks, or of a role next to them, contains a text. Blocks.
+
+    An unreadable file doesn't.
+    """
+    for path in (path for content in contents for path in _code_files(content)):
         with suppress(OSError):
-            if text in path.read_bytes():
+            if text in Path(path).read_bytes():
                 return True
     return False
 
@@ -129,7 +197,7 @@ def mentions(contents: Iterable[Content], text: bytes) -> bool:
 def _digest(states: tuple[_State, ...]) -> str:
     digest = hashlib.sha256()
     for name, path, _, _ in states:
-        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+        digest.update(f"{name}\0".encode() + hashlib.sha256(Path(path).read_bytes()).digest())
     return f"sha256:{digest.hexdigest()}"
 
 

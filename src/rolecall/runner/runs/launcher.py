@@ -153,7 +153,9 @@ class Launcher:
             outcome = replace(outcome, requeue_after_seconds=None)
         if outcome.is_successful:
             logger.info("Run succeeded")
-        return replace(outcome, left_out=left_out)
+        own = str(workspace.path)  # with the play that runs a role, and copies of a playbook and of the inventory
+        files = frozenset(path for path in outcome.task_files if not path.startswith(own))
+        return replace(outcome, left_out=left_out, task_files=files)
 
     async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None, observations: Observations) -> Run:
         key, gvk = ObjectKey.of_object(obj), self.watch.gvk

@@ -92,7 +92,7 @@ class Outcome:
     most private memory that a process of the run had, 0 if unknown. ``limit`` is the limit that ended the run: time,
     memory, disk, or empty. A failure ``is_final`` if the object is its cause.
     ``prune`` has the options of the task ``rolecall.util.prune`` if the run has reached it, and ``doubts`` are reasons
-    why a successful run may have left something out.
+    why a successful run may have left something out. ``task_files`` are the files of its tasks, as Ansible names them.
     ``left_out`` are paths of the spec that didn't become variables, because the role doesn't declare them.
     ``finalizer`` is the one that the run was for, empty for an ordinary run. ``reported`` is empty until the object has
     been read again.
@@ -113,6 +113,7 @@ class Outcome:
     is_final: bool = False
     prune: Mapping[str, Any] | None = None
     doubts: tuple[str, ...] = ()
+    task_files: frozenset[str] = frozenset()
     left_out: tuple[str, ...] = ()
     finalizer: str = ""
     reported: Reported = Reported()
@@ -192,6 +193,7 @@ class OutcomeBuilder:
         self._prune: Mapping[str, Any] | None = None
         self._doubts: dict[str, None] = {}
         self._jobs: dict[str, str] = {}
+        self._task_files: set[str] = set()
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     def add(self, event: RunEvent) -> None:
@@ -201,6 +203,7 @@ class OutcomeBuilder:
         match event.name:
             case "playbook_on_task_start" | "playbook_on_handler_task_start":
                 self._task = event.task
+                self._task_files.add(event.task_path.rpartition(":")[0])
             case "runner_on_start":
                 self._last_failed.pop(event.host, None)
             case "runner_item_on_failed":
@@ -259,6 +262,7 @@ class OutcomeBuilder:
             stats=self._recap.stats,
             prune=self._prune,
             doubts=(*self._doubts, *self._jobs.values()),
+            task_files=frozenset(filter(None, self._task_files)),
             limit=ending.limit if failures else "",
         )
 

@@ -146,6 +146,21 @@ async def test_merge_patch_removes_no_word_by_leaving_it_out_of_a_definition(run
         assert api_server.last.json["metadata"]["annotations"] == sent
 
 
+@pytest.mark.parametrize("headers", [MERGE, {"Content-Type": "application/strategic-merge-patch+json"}])
+async def test_null_for_all_annotations_removes_only_the_others(
+    marking: Run, api_server: ApiServer, headers: dict[str, str]
+) -> None:
+    """A template with ``annotations:`` and no value sends it, in each run."""
+    kept = {PRUNE_ANNOTATION: "false", MADE_FOR_ANNOTATION: "uid-of-one:/ConfigMap:ns/cm"}
+    api_server.add(CM, name="cm", annotations={"of-a-user": "1", **kept})
+    body = {"metadata": {"annotations": None, "labels": {"a": "b"}}, "data": {"annotations": "x"}}
+    await marking.send("PATCH", CM, json=body, headers=headers)
+    annotations = {"of-a-user": None, PRUNE_ANNOTATION: "false"}
+    assert api_server.last.json["metadata"]["annotations"] == annotations
+    assert api_server.last.json["metadata"]["labels"] == {"a": "b"}
+    assert api_server.last.json["data"] == {"annotations": "x"}
+
+
 def test_json_patch_sets_no_mark() -> None:
     path = "/metadata/annotations/rolecall.dev~1made-for"
     other = {"op": "add", "path": "/metadata/labels/a", "value": "b"}

@@ -182,6 +182,15 @@ def test_new_version_of_the_role_only_proposes() -> None:
         assert decision.inventory.confirm
 
 
+def test_tasks_of_a_file_that_nobody_follows_only_propose() -> None:
+    """Another version of it, for example of a role in a collection, may name less, and the inputs are the same."""
+    run = run_of("ab", S2)
+    assert names(stable(EDITED, run, 9000).due) == "c"
+    found = stable(EDITED, replace(run, unknown_file="/collections/x/tasks/main.yml"), 9000)
+    assert (found.due, names(found.proposed)) == ((), "c")
+    assert "/collections/x/tasks/main.yml" in found.why_asking
+
+
 def test_spec_with_another_default_of_its_crd_only_proposes() -> None:
     """A changed default reaches all primaries at once, and leaves their generations."""
     noted, run = replace(ABC, generation=3), run_of("ab", S2)

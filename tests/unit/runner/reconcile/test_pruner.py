@@ -23,7 +23,7 @@ from rolecall.runner.prune.inventory import INVENTORY_ANNOTATION, Inputs, Invent
 from rolecall.runner.prune.observations import ObjectId, Other, Own
 from rolecall.runner.reconcile.context import CONFIRM_ANNOTATION, PERIOD_ANNOTATION, ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
-from rolecall.runner.reconcile.pruner import Pruner
+from rolecall.runner.reconcile.pruner import Pruner, _digest_of
 from rolecall.runner.runs.outcome import Outcome
 from tests.support.metrics import controller_metrics
 from tests.support.reconciler_rig import FAILURE, SUCCESS, Rig, make_rig
@@ -82,7 +82,7 @@ class Stage:
 
     async def note(self, before: Inputs | None = None, **changes: Any) -> None:
         """Write an inventory of all objects, by default that of runs before an edit."""
-        role = self.pruner._inputs(await self.rig.thing(), await self.pruner._role()).role
+        role = self.pruner._inputs(await self.rig.thing(), _digest_of(await self.pruner._code())).role
         inputs = before or Inputs("before-the-edit", "")
         entries = tuple(self.entry(name) for name in self.made)
         inventory = Inventory(inputs.spec, inputs.role or role, 0, entries, "by")
@@ -271,6 +271,29 @@ async def test_change_of_an_obsolete_object_counts_although_the_spec_changes_too
     for _ in range(3):
         await stage.run_ended("a", after="0")
     assert await stage.live() == {"a", "b"}
+
+
+async def test_tasks_outside_the_code_of_the_role_only_propose(world: World, tmp_path: Path) -> None:
+    """They are those of a role in a collection, or of another directory, whose changes are no inputs."""
+    stage = await staged(world, tmp_path, "a", "b")
+    outcome = replace(SUCCESS, task_files=frozenset({"/collections/x/roles/y/tasks/main.yml"}))
+    for _ in range(4):
+        await stage.run_ended("a", after="0", outcome=outcome)
+    assert await stage.live() == {"a", "b"}
+    [event] = stage.events
+    assert event.reason == "PruneProposed"
+    assert "doesn't follow changes of /collections/x/roles/y/tasks/main.yml" in event.message
+
+
+async def test_run_that_shows_that_its_role_prunes_is_repeated_at_once(world: World, tmp_path: Path) -> None:
+    """Before it, nobody knew, so the files of the role weren't compared."""
+    stage = await Stage.of(world, tmp_path)
+    stage.pruner.pruning.clear()
+    await stage.make("a")
+    assert (await stage.run_ended("a")).again_at == stage.clock.now() + 1
+    await stage.run_ended("a")
+    await stage.run_ended("a")
+    assert {each.id.name for each in (await stage.inventory()).objects} == {"a"}
 
 
 async def test_object_created_again_by_somebody_is_kept(world: World, tmp_path: Path) -> None:
@@ -467,7 +490,7 @@ async def test_entry_that_no_run_writes_is_ignored(
     rig = make_rig(world, tmp_path)
     pruner = Pruner(rig.reconciler.watch, rig.reconciler.primaries, lambda *_: None, "by", lambda _key: True)
     pruner.pruning.add(THING)
-    inputs = pruner._inputs(await rig.thing(), await pruner._role())
+    inputs = pruner._inputs(await rig.thing(), _digest_of(await pruner._code()))
     inventory = Inventory(inputs.spec, inputs.role, 0, (forged,), "by").to_text()
     await world.patch(THING, "one", {"metadata": {"annotations": {INVENTORY_ANNOTATION: inventory}}})
     thing = await rig.thing()

@@ -14,7 +14,15 @@ from watchfiles._rust_notify import WatchfilesRustInternalError
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.runs import content as content_module
-from rolecall.runner.runs.content import digests_of, files_of, watch_contents, watched_directories
+from rolecall.runner.runs.content import (
+    code_of,
+    digest_of_content,
+    digests_of,
+    files_of,
+    mentions,
+    watch_contents,
+    watched_directories,
+)
 from rolecall.system import file_changes
 from tests.support.things import THING
 
@@ -47,6 +55,46 @@ def test_playbook_consists_of_its_neighbors_and_roles_without_work_files(tmp_pat
     write(role, "work/state.yml")
     found = files_of(PlaybookContent(tmp_path / "site.yml"))
     assert {str(path.relative_to(tmp_path)) for path in found} == parts
+
+
+@pytest.mark.parametrize("name", ["roles/default/web", "roles/of/some/one", "roles/thing/inner"])
+def test_roles_in_directories_below_belong_to_a_playbook(tmp_path: Path, name: str) -> None:
+    """A playbook includes them as ``default/web``."""
+    write(tmp_path, "site.yml", f"{name}/tasks/main.yml")
+    write(tmp_path, "roles/.git/x/tasks/main.yml", "roles/thing/files/x/tasks/a.yml")
+    content, path = PlaybookContent(tmp_path / "site.yml"), tmp_path / name / "tasks" / "main.yml"
+    found = {str(path.relative_to(tmp_path)) for path in files_of(content)}
+    assert found == {"site.yml", f"{name}/tasks/main.yml", "roles/thing/files/x/tasks/a.yml"}
+    before, recorded = code_of(content), digest_of_content((content,))
+    path.write_text("other")
+    assert code_of(content).digest != before.digest
+    assert digest_of_content((content,)) != recorded
+    assert mentions((content,), b"other")
+
+
+@pytest.mark.parametrize("name", ["roles/other", "roles/default/other", "roles/thing/inner", "roles/thing"])
+def test_code_of_a_role_has_the_roles_that_it_may_include(tmp_path: Path, role: Path, name: str) -> None:
+    path = tmp_path / name / "defaults" / "main.yml"
+    write(path.parent, "main.yml")
+    before = code_of(RoleContent(role))
+    assert str(path) in before.files
+    assert code_of(RoleContent(role)) == before
+    path.write_text("prunes")
+    assert code_of(RoleContent(role)).digest != before.digest
+    assert mentions((RoleContent(role),), b"prunes")
+
+
+def test_code_is_the_same_in_another_directory(tmp_path: Path) -> None:
+    for place in ("laptop", "image"):
+        write(tmp_path / place / "roles", "thing/tasks/main.yml", "other/tasks/main.yml", "default/web/tasks/main.yml")
+    digests = {code_of(RoleContent(tmp_path / place / "roles" / "thing")).digest for place in ("laptop", "image")}
+    assert len(digests) == 1
+
+
+def test_role_that_is_no_neighbor_of_roles_has_no_code_of_other_directories(tmp_path: Path) -> None:
+    write(tmp_path, "project/thing/tasks/main.yml", "project/other/place/tasks/main.yml")
+    found = code_of(RoleContent(tmp_path / "project" / "thing")).files
+    assert found == {str(tmp_path / "project/thing/tasks/main.yml")}
 
 
 def test_unreadable_files_are_left_out_and_special_files_are_not_read(role: Path) -> None:

@@ -107,6 +107,19 @@ def test_tolerated_failure_does_not_count(events: list[RunEvent]) -> None:
     assert outcome_of(events, GOOD).is_successful
 
 
+def test_files_of_all_tasks_and_handlers_are_known() -> None:
+    events = [
+        RunEvent(name, task="A", task_path=f"/roles/{path}:{line}")
+        for name, path, line in (
+            ("playbook_on_task_start", "a.yml", 1),
+            ("playbook_on_task_start", "a.yml", 9),
+            ("playbook_on_handler_task_start", "b:c.yml", 3),
+        )
+    ]
+    found = outcome_of([*events, RunEvent("playbook_on_task_start", task="B"), recap(ok=1)], GOOD)
+    assert found.task_files == {"/roles/a.yml", "/roles/b:c.yml"}
+
+
 def test_unreachable_host_is_a_failure() -> None:
     outcome = outcome_of([UNREACHABLE, recap(dark={"web1": 1})], Outcome("failed", 4))
     assert messages(outcome) == ["Task 'A' on web1: unreachable: no route"]
