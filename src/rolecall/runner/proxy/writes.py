@@ -268,21 +268,27 @@ class Writes:
             return result
         key = _key_of(info, resource, obj)
         mark = mark_for(run.owner.uid, resource.gvk.group, resource.gvk.kind, key, uid_of(obj))
-        known = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
-        data = encode({"metadata": {**known, "annotations": {MADE_FOR_ANNOTATION: mark}}})
         patch_headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
         patch_headers["Content-Type"] = MERGE_PATCH
-        target = f"{resource.path_of(key)}?{_MARKING}"
+        path, reason = resource.path_of(key), ""
         try:
-            async with await send(self.client, "PATCH", target, patch_headers, data=data) as response:
-                status, body = response.status, await response.read()
-        except (aiohttp.ClientError, OSError) as error:
-            logger.warning("Failed to mark a new object, which is never pruned", target=target, reason=str(error))
-            return result
-        if status != HTTPStatus.OK:
-            logger.warning("Failed to mark a new object, which is never pruned", target=target, status=status)
-            return result
-        return await self._with_changed_objects(WriteResult(result.response, body), "")
+            for _ in range(_ATTEMPTS):
+                known = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
+                data = encode({"metadata": {**known, "annotations": {MADE_FOR_ANNOTATION: mark}}})
+                target = f"{path}?{_MARKING}"
+                async with await send(self.client, "PATCH", target, patch_headers, data=data) as response:
+                    status, body = response.status, await response.read()
+                if status == HTTPStatus.OK:
+                    return await self._with_changed_objects(WriteResult(result.response, body), "")
+                reason = f"the status {status}"
+                _, found = await read_metadata(self.client, path)
+                if status != HTTPStatus.CONFLICT or uid_of(found) != uid_of(obj):
+                    break
+                obj = found  # its controller has already written its status
+        except (aiohttp.ClientError, KubeError, OSError) as error:
+            reason = str(error)
+        logger.warning("Failed to mark a new object, which is never pruned", target=path, reason=reason)
+        return result
 
     async def _known_kind(self, info: RequestInfo) -> ApiResource | None:
         try:

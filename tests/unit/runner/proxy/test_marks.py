@@ -106,6 +106,25 @@ async def test_role_gets_its_own_object_if_the_mark_cannot_be_written(
 
 
 @CREATIONS
+async def test_new_object_is_marked_although_its_controller_writes_its_status_at_once(
+    marking: Run, api_server: ApiServer, method: str, path: str, headers: dict[str, str]
+) -> None:
+    statuses = iter(range(2))
+
+    async def interfere(request: web.Request) -> web.Response:
+        if "merge" in request.headers["Content-Type"] and (number := next(statuses, None)) is not None:
+            api_server.objects[CM]["status"] = {"observed": number}
+            api_server.objects[CM]["metadata"]["resourceVersion"] = api_server._next_version()
+        return api_server._objects(request, api_server.last)
+
+    api_server.handlers["PATCH", CM] = interfere
+    response = await marking.send(method, path, json=config_map(), headers=headers)
+    assert (response.status, response.json()["status"]) == (201, {"observed": 1})
+    assert mark_of(response.json()) == mark_of(api_server.objects[CM])
+    assert mark_of(response.json()) is not None
+
+
+@CREATIONS
 async def test_role_that_never_prunes_sends_no_further_request(
     run: Run, api_server: ApiServer, method: str, path: str, headers: dict[str, str]
 ) -> None:
