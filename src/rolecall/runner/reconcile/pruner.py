@@ -473,8 +473,7 @@ def _digest_of(code: Code | None) -> str | None:
 def _unknown_file(outcome: Outcome, code: Code | None) -> str:
     """Return a file with tasks of the run that isn't part of the code of the role, empty if there is none."""
     known = code.files if code else frozenset[str]()
-    unknown = (path for path in sorted(outcome.task_files - known) if os.path.realpath(path) not in known)
-    return next(unknown, "")
+    return next((path for path in outcome.task_files if not known & {path, os.path.realpath(path)}), "")
 
 
 def _when(seconds: float) -> str:

@@ -154,7 +154,7 @@ class Launcher:
         if outcome.is_successful:
             logger.info("Run succeeded")
         own = str(workspace.path)  # with the play that runs a role, and copies of a playbook and of the inventory
-        files = frozenset(path for path in outcome.task_files if not path.startswith(own))
+        files = tuple(path for path in outcome.task_files if not path.startswith(own))
         return replace(outcome, left_out=left_out, task_files=files)
 
     async def _run_of(self, obj: RawObject, ident: str, record: RunListener | None, observations: Observations) -> Run:

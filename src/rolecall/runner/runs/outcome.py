@@ -113,7 +113,7 @@ class Outcome:
     is_final: bool = False
     prune: Mapping[str, Any] | None = None
     doubts: tuple[str, ...] = ()
-    task_files: frozenset[str] = frozenset()
+    task_files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     finalizer: str = ""
     reported: Reported = Reported()
@@ -262,7 +262,7 @@ class OutcomeBuilder:
             stats=self._recap.stats,
             prune=self._prune,
             doubts=(*self._doubts, *self._jobs.values()),
-            task_files=frozenset(filter(None, self._task_files)),
+            task_files=tuple(sorted(filter(None, self._task_files))),
             limit=ending.limit if failures else "",
         )
 

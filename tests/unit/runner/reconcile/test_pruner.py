@@ -276,7 +276,7 @@ async def test_change_of_an_obsolete_object_counts_although_the_spec_changes_too
 async def test_tasks_outside_the_code_of_the_role_only_propose(world: World, tmp_path: Path) -> None:
     """They are those of a role in a collection, or of another directory, whose changes are no inputs."""
     stage = await staged(world, tmp_path, "a", "b")
-    outcome = replace(SUCCESS, task_files=frozenset({"/collections/x/roles/y/tasks/main.yml"}))
+    outcome = replace(SUCCESS, task_files=("/collections/x/roles/y/tasks/main.yml",))
     for _ in range(4):
         await stage.run_ended("a", after="0", outcome=outcome)
     assert await stage.live() == {"a", "b"}

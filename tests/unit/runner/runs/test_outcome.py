@@ -117,7 +117,7 @@ def test_files_of_all_tasks_and_handlers_are_known() -> None:
         )
     ]
     found = outcome_of([*events, RunEvent("playbook_on_task_start", task="B"), recap(ok=1)], GOOD)
-    assert found.task_files == {"/roles/a.yml", "/roles/b:c.yml"}
+    assert found.task_files == ("/roles/a.yml", "/roles/b:c.yml")
 
 
 def test_unreachable_host_is_a_failure() -> None:
