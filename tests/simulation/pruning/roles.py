@@ -275,10 +275,10 @@ class PruningPlay(Play):
     ) -> tuple[int, RawObject]:
         """Send a request; note what it names."""
         bare = path.partition("?")[0]
-        status, found = await super().ask(method, path, body, content_type)
-        if method != "POST":
+        if method != "POST":  # whatever the response, also if there is none
             self.fact.named.add(bare)
-        elif body is not None and status < 300:
+        status, found = await super().ask(method, path, body, content_type)
+        if method == "POST" and body is not None and status < 300:
             self.fact.named.add(f"{bare}/{body['metadata']['name']}")
         if "items" in found:
             self.fact.named |= {f"{bare}/{each['metadata']['name']}" for each in found["items"]}
