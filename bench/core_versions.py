@@ -33,6 +33,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.variables import extra_vars
 from rolecall.runner.runs.workspace import Workspace
+from rolecall.runner.warm.ansible_patches.patches import VARIABLE
 
 COPIES = 10
 RUNS = 3
@@ -127,7 +128,7 @@ def _costs(measured: dict[str, dict[str, list[float]]], case: str, name: str) ->
 async def _respond(directory: Path, runs: WarmRuns, question: str) -> object:
     """Return the version of this interpreter's ansible-core, or the CPU seconds of a run of a case."""
     if question == "version":
-        return version("ansible-core")
+        return " with ".join(filter(None, (version("ansible-core"), os.environ.get(VARIABLE))))
     role = PROJECT / "roles" / question if question in SAMPLES else directory / "roles" / _role_of(question)
     gvk, key, variables = GVK("bench.rolecall.dev", "v1", "Version"), ObjectKey("default", _role_of(question)), {}
     if question in SAMPLES:

@@ -38,7 +38,7 @@ TITLE_ROOM = " " * 96
 _FIRST_FIELD = 3
 _ARGUMENTS_START, _ARGUMENTS_END, _ENVIRONMENT_START, _ENVIRONMENT_END = 48, 49, 50, 51
 _LAST_DESCRIPTOR = 1 << 20
-_INTERRUPTED = -2
+INTERRUPTED = -2
 """Stands in for the exit code after a KeyboardInterrupt, when an interpreter sends itself SIGINT."""
 _ENCODING, _ERRORS = sys.stdout.encoding, sys.stdout.errors or "strict"
 _IS_UNBUFFERED = bool(getattr(sys.stdout, "write_through", False))
@@ -130,13 +130,30 @@ def run_and_exit(work: Callable[[], object], used: CodeInUse | None = None) -> N
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
-        if code == _INTERRUPTED:
+        if code == INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         if used:
             used.report()
     finally:
         os._exit(code)
+
+
+def run_to_end(work: Callable[[], object]) -> int:
+    """Do the work of a process in this one; return the exit code, or ``INTERRUPTED``, after its threads and exit hooks.
+
+    Threads that a process doesn't wait for go on.
+    """
+    code = _exit_code(work)
+    for thread in threading.enumerate():
+        if not (thread.daemon or thread is threading.current_thread()):
+            thread.join()
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with suppress(OSError, ValueError):  # the work may have closed it
+            if stream is not None:
+                stream.flush()
+    return code
 
 
 def _exit_code(work: Callable[[], object]) -> int:
@@ -151,7 +168,7 @@ def _exit_code(work: Callable[[], object]) -> int:
         return 1
     except BaseException as error:  # noqa: BLE001 - the last line of defense of a process
         traceback.print_exc()
-        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 

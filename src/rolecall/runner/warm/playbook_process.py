@@ -169,12 +169,13 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
 
 def apply_patches(context: ForkContext) -> None:
     """Install the patches in use, in the child that becomes ansible-playbook."""
-    _close_connections_in_children()
+    close_connections = _close_connections_in_children()
     placement = TaskPlacement()
     arguments: dict[str, tuple[object, ...]] = {
         "caller-frames": (),
         "temporary-directories": (),
-        "forked-modules": (context, placement),
+        "json-kubeconfig": (),
+        "forked-modules": (context, placement, close_connections),
         "in-process-tasks": (placement,),
         "trusted-templates": (),
     }
@@ -187,8 +188,10 @@ def apply_patches(context: ForkContext) -> None:
         install()
 
 
-def _close_connections_in_children() -> None:
+def _close_connections_in_children() -> Callable[[], None]:
     """Close inherited connections to the API server in each process that is forked from now on.
+
+    Return a function that closes those of a process.
 
     kubernetes.core keeps its clients for as long as a process lives, with open connections, and a lookup leaves some in
     the process of the play or of a worker. A module that is forked there inherits the client but not the descriptors,
@@ -207,6 +210,7 @@ def _close_connections_in_children() -> None:
 
     wrap(urllib3.PoolManager, "__init__", init)
     os.register_at_fork(after_in_child=close_connections)
+    return close_connections
 
 
 class NeedsWorker(BaseException):

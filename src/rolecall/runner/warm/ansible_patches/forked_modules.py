@@ -22,7 +22,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ansible import constants
@@ -46,6 +46,8 @@ try:
 except ImportError:  # before 2.22
     _secrets = None
 
+from rolecall.runner.runs.runner_process import COLLECTIONS
+from rolecall.runner.warm.ansible_patches.fingerprints import Fingerprints, file_digest
 from rolecall.runner.warm.ansible_patches.reset_state import set_kubeconfig
 from rolecall.runner.warm.forked_child import (
     close_descriptors_except,
@@ -54,12 +56,19 @@ from rolecall.runner.warm.forked_child import (
     set_environment,
     set_standard_streams,
 )
+from rolecall.runner.warm.module_host import ModuleHost
 from rolecall.runner.warm.playbook_process import ForkContext, ModuleResult, TaskPlacement, reason_not_local
 from rolecall.system.wrapping import wrap
 
 PROFILE = "legacy"
 _INTERPRETER_PREFIXES = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")
 _INTERPRETER = frozenset({"LANG", "LANGUAGE", "PATH", "HOME"})
+_OWN_COLLECTIONS = ("ansible_collections.rolecall.util.", "ansible_collections.operator_sdk.util.")
+_TESTED = {
+    module: frozenset(digests) for module, digests in Fingerprints.load().files.items() if ".plugins.modules." in module
+}
+"""The digests of the files of modules in the tested releases of kubernetes.core."""
+
 _READ_BYTES = 1 << 16
 _SILENT_SIGNALS = (signal.SIGINT, signal.SIGPIPE)
 _SIGNAL_EXIT_BASE = 128
@@ -82,6 +91,8 @@ class _ModuleCall:
     """The directory from which the module is imported."""
     environment: Mapping[str, str]
     open_files_limit: int
+    is_known: bool = False
+    """Whether it is as in a tested release, so that it may run in a process with others."""
 
 
 class _Payload(bytes):
@@ -90,9 +101,12 @@ class _Payload(bytes):
     call: _ModuleCall
 
 
-def install(context: ForkContext, placement: TaskPlacement) -> None:
-    """Fork eligible modules, in this process and its workers."""
-    wrappers = _Wrappers(context, placement)
+def install(context: ForkContext, placement: TaskPlacement, close_connections: Callable[[], None]) -> None:
+    """Fork eligible modules, in this process and its workers.
+
+    ``close_connections`` closes the connections of a process to API servers.
+    """
+    wrappers = _Wrappers(context, placement, close_connections)
     wrap(action_plugins.ActionBase, "_execute_module", wrappers.execute_module)
     wrap(action_plugins.ActionBase, "_is_pipelining_enabled", wrappers.is_pipelining_enabled)
     wrap(action_plugins, "modify_module", wrappers.modify_module)
@@ -106,10 +120,13 @@ _signature_of = cache(inspect.signature)
 class _Wrappers:
     """The four wrappers, which receive the original first; each process works on one task at a time."""
 
-    def __init__(self, context: ForkContext, placement: TaskPlacement) -> None:
+    def __init__(self, context: ForkContext, placement: TaskPlacement, close_connections: Callable[[], None]) -> None:
         self._context = context
         self._placement = placement
+        self._close_connections = close_connections
         self._is_trying = False
+        self._has_timeout = False
+        self._host: ModuleHost | None = None
 
     def execute_module(self, original: Callable[..., Any], action: Any, *args: Any, **options: Any) -> Any:
         name = "a module"
@@ -117,6 +134,7 @@ class _Wrappers:
             given = _signature_of(original).bind(action, *args, **options).arguments
             name = given.get("module_name") or action._task.action  # noqa: SLF001 - as the original does
             _check_task(action, is_async=bool(given.get("wrap_async")))
+            self._has_timeout = bool(action._task.timeout)  # noqa: SLF001 - no public way
             self._is_trying = True
             return original(action, *args, **options)
         except _NotForkable as reason:
@@ -148,6 +166,49 @@ class _Wrappers:
         """Run a module to its end, unless the task has run it before it was restarted in this worker."""
         if result := self._placement.recorded_result(call.module):
             return result
+        directory = self._directory_in_host(call, cwd)
+        result = self._run_in_host(call, directory) if directory else self._fork(call, cwd)
+        self._placement.record_result(call.module, result)
+        return result
+
+    def _directory_in_host(self, call: _ModuleCall, cwd: bytes | None) -> bytes:
+        """Return the working directory of a module that may run in a process with others, empty if it may not."""
+        is_plain = not (call.environment or self._has_timeout)
+        if not ("module-host" in self._context.patches and call.is_known and is_plain):
+            return b""
+        try:
+            return cwd or os.getcwdb()  # noqa: PTH109 - bytes, as Ansible's
+        except FileNotFoundError:  # somebody has removed it; only a fork has it then
+            return b""
+
+    def _run_in_host(self, call: _ModuleCall, directory: bytes) -> ModuleResult:
+        """Run a module in the host of this process, which it starts if necessary; a worker has its own."""
+        host = self._host
+        if host is not None and host.parent != os.getpid():
+            host.close()
+            host = None
+        if host is None:
+            run = partial(_run_in_place, self._context)
+            with Display()._lock:  # noqa: SLF001 - no other thread writes to the display, as for ansible-core's workers
+                host = self._host = ModuleHost.start(
+                    run,
+                    self._close_connections,
+                    self._context.shared_descriptors,
+                    self._context.code,
+                    own_session=self._placement.is_in_process,
+                )
+        try:
+            code, status, out, err, reason = host.run((call, directory, dict(os.environ)))
+        except BaseException:
+            self._host = None
+            host.kill()
+            raise
+        if reason:
+            self._host = None
+            self._context.add_note(f"the next module gets a new process, because of module {call.name}: {reason}")
+        return _result_of(status, out, err) if code is None else ModuleResult(code, out, err)
+
+    def _fork(self, call: _ModuleCall, cwd: bytes | None) -> ModuleResult:
         out_reading, out_writing = os.pipe()
         err_reading, err_writing = os.pipe()
         with Display()._lock:  # noqa: SLF001 - no other thread writes to the display, as for ansible-core's workers
@@ -164,9 +225,7 @@ class _Wrappers:
         finally:
             os.close(out_reading)
             os.close(err_reading)
-        result = _result_of(status, out, err)
-        self._placement.record_result(call.module, result)
-        return result
+        return _result_of(status, out, err)
 
 
 def _check_task(action: Any, *, is_async: bool) -> None:
@@ -205,12 +264,20 @@ def _build(  # noqa: PLR0913 - as the original
         directory=directory,
         environment=_checked_environment(environment),
         open_files_limit=_open_files_limit(task_vars),
+        is_known=_is_known(module, directory, source),
     )
     if not hasattr(module_common, "_BuiltModule"):  # before 2.19
         return payload, "new", shebang
     return module_common._BuiltModule(  # noqa: SLF001 - what the original returns
         b_module_data=payload, module_style="new", shebang=shebang, serialization_profile=PROFILE
     )
+
+
+def _is_known(module: str, directory: str, source: bytes) -> bool:
+    """Return whether a module is one of ours, or exactly as in a tested release of kubernetes.core."""
+    if module.startswith(_OWN_COLLECTIONS):
+        return os.path.realpath(directory) == os.path.realpath(COLLECTIONS)
+    return file_digest(source) in _TESTED.get(module, ())
 
 
 def _importable(path: str) -> tuple[str, str]:
@@ -307,9 +374,15 @@ def _run_module(call: _ModuleCall, context: ForkContext, cwd: bytes | None, writ
     reset_signals()
     set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
     close_descriptors_except(context.shared_descriptors)
+    _run_in_place(context, (call, cwd, os.environ))
+
+
+def _run_in_place(context: ForkContext, given: tuple[_ModuleCall, bytes | None, Mapping[str, str]]) -> None:
+    """Run a module in a directory, with an environment to which the task adds its own, in a prepared process."""
+    call, cwd, environment = given
     if cwd is not None:
         os.chdir(cwd)
-    set_environment({**os.environ, **call.environment})
+    set_environment({**environment, **call.environment})
     set_kubeconfig()
     context.titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
     sys.argv = [f"AnsiballZ_{call.name}.py"]

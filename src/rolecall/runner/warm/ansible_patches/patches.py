@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import distributions
 from pathlib import Path
@@ -40,9 +40,13 @@ TRUSTS_TEMPLATES = (5, 3, 0)
 SHARED_OBJECTS = "shared-objects"
 """The patch that lets runs share the objects of the server."""
 
+VARIABLE: Final = "ROLECALL_PATCHES"
+"""Names experimental patches to use, and after "-" patches not to use, separated by commas."""
+
 State = Literal["in use", "disabled", "not needed"]
 NO_PROBLEMS: Final = MappingProxyType[str, str]({})
 _RESET_STATE = f"{__package__}.reset_state"
+_WARM = __package__.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,12 @@ class PatchStatus:
 
 
 def patch_of(
-    name: str, table: str, *, module: str = "", needs: tuple[str, ...] = ("fork",), before: tuple[int, ...] = ()
+    name: str,
+    table: str,
+    *,
+    module: str = "",
+    needs: tuple[str, ...] = ("fork",),
+    before: tuple[int, ...] = (),
 ) -> Patch:
     """Return a patch, by default in the module of its name in this package.
 
@@ -98,6 +107,15 @@ def patch_of(
         functions["? " in line].extend(f"{source}:{each}" for each in names.split())
     module = module or f"{__package__}.{name.replace('-', '_')}"
     return Patch(name, module, tuple(functions[False]), tuple(functions[True]), needs, before)
+
+
+def experimental(patch: Patch) -> Patch:
+    """Return a patch that is used only if the variable names it."""
+
+    def reason_to_wait() -> str:
+        return "" if patch.name in _names_in_variable() else f"experimental; {VARIABLE}={patch.name} turns it on"
+
+    return replace(patch, reason_not_to_use=reason_to_wait)
 
 
 PATCHES = (
@@ -190,6 +208,35 @@ PATCHES = (
         """,
     ),
     patch_of(
+        "json-kubeconfig",
+        """
+        kubernetes.config.kube_config: KubeConfigMerger yaml
+        """,
+    ),
+    experimental(
+        patch_of(
+            "module-host",
+            """
+            ansible.module_utils.basic: AnsibleModule
+            ansible_collections.kubernetes.core.plugins.module_utils.k8s.client: _pool cache create_api_client
+            ansible_collections.kubernetes.core.plugins.module_utils.k8s.client: get_api_client
+            kubernetes.client.configuration: Configuration
+            kubernetes.config.kube_config: _cleanup_temp_files _create_temp_file_with_content _temp_files
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_cluster_info: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_info: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_json_patch: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_log: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_rollback: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_scale: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_service: main
+            ? ansible_collections.kubernetes.core.plugins.modules.k8s_taint: main
+            """,
+            module=f"{_WARM}.module_host",
+            needs=("forked-modules",),
+        ),
+    ),
+    patch_of(
         "temporary-directories",
         """
         ansible.plugins.action: ActionBase._make_tmp_path ActionBase._remove_tmp_path ActionBase._should_remove_tmp_path
@@ -243,9 +290,11 @@ PATCHES = (
 def installed_patches(problems: Mapping[str, str] = NO_PROBLEMS) -> list[PatchStatus]:
     """Return the status of each patch for a run in the environment of this process. Raises OSError and ValueError.
 
-    ``problems`` are reasons why patches can't be used, by name, besides those that this finds.
+    ``problems`` are reasons why patches can't be used, by name, besides those that this finds, and the variable.
     """
-    return patch_statuses(Fingerprints.load(), installed_search_path(os.environ), problems=problems)
+    names = (name.removeprefix("-") for name in _names_in_variable() if name.startswith("-"))
+    disabled = dict.fromkeys(names, f"{VARIABLE} turns it off")
+    return patch_statuses(Fingerprints.load(), installed_search_path(os.environ), problems=disabled | dict(problems))
 
 
 def patch_statuses(
@@ -264,6 +313,10 @@ def patch_statuses(
             status = PatchStatus(patch.name, "disabled", problems[patch.name])
         statuses[patch.name] = status
     return list(statuses.values())
+
+
+def _names_in_variable() -> list[str]:
+    return os.environ.get(VARIABLE, "").replace(" ", "").split(",")
 
 
 def names_in_use(statuses: Iterable[PatchStatus]) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """Patches that an unknown function disables, and those that stay in use."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,9 +9,12 @@ from pathlib import Path
 import ansible
 import pytest
 
+from rolecall.runner.runs.runner_process import COLLECTIONS
 from rolecall.runner.warm.ansible_patches.fingerprints import ABSENT, Fingerprints, digests_of, file_digest
+from rolecall.runner.warm.ansible_patches.forked_modules import _is_known
 from rolecall.runner.warm.ansible_patches.patches import (
     PATCHES,
+    VARIABLE,
     Patch,
     PatchStatus,
     installed_patches,
@@ -127,8 +131,36 @@ def test_patch_for_old_collections_is_not_needed_with_others(install: Install, v
 def test_patch_that_cannot_be_imported_disables_those_that_need_it() -> None:
     found = installed_patches({"forked-modules": "it can't be imported: no"})
     disabled = {status.name: status.lacks for status in found if status.state == "disabled"}
-    assert disabled == {"forked-modules": "", "in-process-tasks": "forked-modules", "known-discovery": "forked-modules"}
+    lacking = ("module-host", "in-process-tasks", "known-discovery")
+    assert disabled == {"forked-modules": "", **dict.fromkeys(lacking, "forked-modules")}
     assert "it can't be imported: no" in [status.reason for status in found]
+
+
+def test_variable_turns_experimental_patches_on_and_others_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert states(installed_patches())["module-host"] == "not needed"
+    monkeypatch.setenv(VARIABLE, "module-host, -event-channel")
+    found = {status.name: status for status in installed_patches()}
+    assert found["module-host"].state == "in use"
+    assert (found["event-channel"].state, found["event-channel"].reason) == (
+        "disabled",
+        "ROLECALL_PATCHES turns it off",
+    )
+
+
+def test_only_modules_of_tested_releases_and_ours_share_a_process(tmp_path: Path) -> None:
+    """One that differs in a byte, or has another place, may do anything."""
+    prefix = "ansible_collections.kubernetes.core.plugins.modules"
+    (path,) = importlib.import_module(prefix).__path__
+    collections = str(Path(path).parents[4])
+    for name in ("k8s", "k8s_info", "k8s_scale", "k8s_log"):
+        source = Path(path, f"{name}.py").read_bytes()
+        assert _is_known(f"{prefix}.{name}", collections, source)
+        assert not _is_known(f"{prefix}.{name}", collections, source + b"#")
+    for name in ("k8s_exec", "k8s_cp", "k8s_drain", "helm"):
+        assert not _is_known(f"{prefix}.{name}", collections, Path(path, f"{name}.py").read_bytes())
+    for name in ("rolecall.util.plugins.modules.prune", "operator_sdk.util.plugins.modules.k8s_status"):
+        assert _is_known(f"ansible_collections.{name}", str(COLLECTIONS), b"")
+        assert not _is_known(f"ansible_collections.{name}", str(tmp_path), b"")
 
 
 def test_changed_function_of_real_ansible_disables_only_its_patch(tmp_path: Path) -> None:
