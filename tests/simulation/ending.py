@@ -7,8 +7,9 @@ still seen, and nothing is left of what no longer exists: no files, no memory, n
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from rolecall.kube.metadata import is_being_deleted
+from rolecall.kube.metadata import annotation_of, is_being_deleted, uid_of
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.proxy.made_for import MADE_FOR_ANNOTATION
 from tests.simulation.kinds import THING
 from tests.simulation.memory import remembered
 from tests.simulation.runs import CONFIG_MAPS, FINALIZER, NAMESPACE, PRUNE_SECONDS, needs
@@ -110,6 +111,7 @@ class Ending:
         """Return the parts that aren't pruned after an edit took them away, or are although a user has made them."""
         if not self._history.prunes:
             return []
+        self._delete_unmarked()
         both, left = {"parts": list(PARTS)}, {"parts": list(PARTS[1:])}
         regret_seconds = self._history.draw.uniform(2 * PRUNE_SECONDS, 4 * PRUNE_SECONDS)
         for parts, seconds in ((both, _PRUNED_SECONDS), (left, regret_seconds), (both, _PRUNED_SECONDS), (left, 0)):
@@ -125,6 +127,15 @@ class Ending:
             if (part.status == 200) != is_kept:
                 found.append(f"{name}-{PARTS[0]} {'is kept' if part.status == 200 else 'is gone'}")
         return found
+
+    def _delete_unmarked(self) -> None:
+        """Delete the parts without a mark, because a fault has hit their creation; runs make them again."""
+        for name in self._user.living:
+            path = f"{CONFIG_MAPS}/{name}-{PARTS[0]}"
+            part = self._server.handle("GET", path)
+            is_unmarked = part.status == 200 and annotation_of(part.body, MADE_FOR_ANNOTATION) is None
+            if is_unmarked and uid_of(part.body) not in self._user.made:
+                self._server.handle("DELETE", path)
 
     async def _interrupted(self) -> list[str]:
         """Return the statuses that report a running role after the operators were stopped in the middle of a run."""
