@@ -166,6 +166,7 @@ async def _forged(history: KeptHistory) -> tuple[str, ...]:
             row[1], row[7] = "things", 1
     history.truth.forged.add(history.primary["metadata"]["uid"])
     history.user.annotate_primary(history.primary, {INVENTORY_ANNOTATION: json.dumps(found)})
+    await history.restart()  # a process that has written the note itself doesn't believe another one
     await history.run_again(8)
     return ("x",)
 

@@ -255,7 +255,7 @@ def _left_by_the_process(self: PruneOptions, each: Any, _now: float, known_secon
 
 def _inputs_with_metadata(primary: Any, role: Any) -> Inputs:
     found = inputs_of(primary, role)
-    return found._replace(spec=found.spec + found.metadata)
+    return found._replace(spec=found.spec + found.metadata, generation=0)  # that of a spec has stayed the same
 
 
 def _run_without_responses_200(self: Observations, info: Any, status: int, seen: Any) -> None:
