@@ -33,7 +33,7 @@ LOOPS = next(case for case in CASES if case.name == "loops")
         (
             "executor/module_common.py",
             ("def _extract_interpreter(b_module_data):", "def _extract_interpreter(b_module_data, /):"),
-            {"forked-modules", "in-process-tasks", "known-discovery"},
+            {"forked-modules", "in-process-tasks", "known-discovery", "module-host"},
         ),
         (
             "parsing/dataloader.py",
