@@ -67,8 +67,14 @@ def entries_of(directory: Path) -> list[Path]:
 
     ``Path.glob`` raises FileNotFoundError then, before Python 3.13.
     """
+    return [Path(entry.path) for entry in scan(directory)]
+
+
+def scan(directory: Path | str) -> list[os.DirEntry[str]]:
+    """Return the same as ``entries_of``, with the types of the entries, which then take no further request. Blocks."""
     try:
-        return list(directory.iterdir())
+        with os.scandir(directory) as found:
+            return list(found)
     except OSError:
         return []
 

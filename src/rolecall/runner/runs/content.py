@@ -23,6 +23,7 @@ from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.file_changes import WATCH_ENDED, changes_in
+from rolecall.system.files import scan
 from rolecall.system.logs import get_logger
 
 logger = get_logger("content")
@@ -69,7 +70,7 @@ def _files_of(content: Content) -> Iterator[str]:
     directory, *roles = map(str, directories_of(content))
     yield from _parts(directory)
     if not isinstance(content, RoleContent):
-        yield from (each.path for each in _entries(directory) if Path(each.name).suffix in _NEIGHBORS)
+        yield from (each.path for each in scan(directory) if Path(each.name).suffix in _NEIGHBORS)
     for role in (role for directory in roles for role in _roles_in(directory)):
         yield from _parts(role)
 
@@ -85,8 +86,8 @@ def _code_files(content: Content) -> Iterator[str]:
 
 
 def _roles_in(directory: str, levels: int = _NESTED_LEVELS, *, is_in_role: bool = False) -> Iterator[str]:
-    for entry in _entries(directory):
-        if entry.name.startswith(".") or (is_in_role and _is_part(entry.name)) or not entry.is_dir():
+    for entry in scan(directory):
+        if entry.name.startswith(".") or (is_in_role and _is_part(entry.name)) or not _is_directory(entry):
             continue
         yield entry.path
         if levels:
@@ -94,7 +95,7 @@ def _roles_in(directory: str, levels: int = _NESTED_LEVELS, *, is_in_role: bool 
 
 
 def _parts(directory: str) -> Iterator[str]:
-    for entry in _entries(directory):
+    for entry in scan(directory):
         if _is_part(entry.name):
             yield from _files_below(entry.path)
 
@@ -104,22 +105,20 @@ def _is_part(name: str) -> bool:
 
 
 def _files_below(directory: str) -> Iterator[str]:
-    for entry in _entries(directory):
-        if _IGNORED.search(entry.name):
-            continue
-        if not entry.is_dir(follow_symlinks=False):
-            yield entry.path
-        elif entry.name not in DefaultFilter.ignore_dirs:
+    for entry in scan(directory):
+        if not _is_directory(entry):
+            if not _IGNORED.search(entry.name):
+                yield entry.path
+        elif not (entry.is_symlink() or entry.name in DefaultFilter.ignore_dirs):
             yield from _files_below(entry.path)
 
 
-def _entries(directory: str) -> list[os.DirEntry[str]]:
-    """Return what is in a directory, nothing if it can't be read. Each run does this twice, so it is quick."""
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a directory, or a link to one; a link to itself isn't, and can't be followed."""
     try:
-        with os.scandir(directory) as found:
-            return list(found)
+        return entry.is_dir()
     except OSError:
-        return []
+        return False
 
 
 def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:

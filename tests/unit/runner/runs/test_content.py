@@ -84,6 +84,19 @@ def test_code_of_a_role_has_the_roles_that_it_may_include(tmp_path: Path, role: 
     assert mentions((RoleContent(role),), b"prunes")
 
 
+def test_links_in_a_role_are_no_directories_to_follow_and_never_end_a_search(tmp_path: Path, role: Path) -> None:
+    """A link to itself can't be followed, one to a directory is none of the role's files; a directory has any name."""
+    write(role, "files/own", "files/kept~/inner")
+    write(tmp_path, "elsewhere/other")
+    (role / "files" / "linked").symlink_to(tmp_path / "elsewhere")
+    (role.parent / "loop").symlink_to("loop")
+    assert {Path(path).name for path in code_of(RoleContent(role)).files} == {"own", "inner"}
+    (role / "files" / "loop").symlink_to("loop")
+    found = {str(path.relative_to(role)) for path in files_of(RoleContent(role))}
+    assert found == {"files/own", "files/kept~/inner", "files/loop"}
+    assert {path.name for path in digests_of([RoleContent(role)])} == {"own", "inner"}
+
+
 def test_code_is_the_same_in_another_directory(tmp_path: Path) -> None:
     for place in ("laptop", "image"):
         write(tmp_path / place / "roles", "thing/tasks/main.yml", "other/tasks/main.yml", "default/web/tasks/main.yml")
