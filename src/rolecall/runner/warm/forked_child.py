@@ -123,13 +123,10 @@ def run_and_exit(work: Callable[[], object], used: CodeInUse | None = None) -> N
     code = 1
     try:
         atexit._clear()  # noqa: SLF001 - these are the parent's hooks; there is no public way
-        code = _exit_code(work)
+        code = exit_code_of(work)
         with suppress(Exception):
             threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - no public way to join the threads
-        atexit._run_exitfuncs()  # noqa: SLF001 - nor one to run the hooks
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
+        run_exit_hooks()
         if code == INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
@@ -139,24 +136,17 @@ def run_and_exit(work: Callable[[], object], used: CodeInUse | None = None) -> N
         os._exit(code)
 
 
-def run_to_end(work: Callable[[], object]) -> int:
-    """Do the work of a process in this one; return the exit code, or ``INTERRUPTED``, after its threads and exit hooks.
-
-    Threads that a process doesn't wait for go on.
-    """
-    code = _exit_code(work)
-    for thread in threading.enumerate():
-        if not (thread.daemon or thread is threading.current_thread()):
-            thread.join()
+def run_exit_hooks() -> None:
+    """Call the exit hooks of this process, and write what its standard streams hold."""
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         with suppress(OSError, ValueError):  # the work may have closed it
             if stream is not None:
                 stream.flush()
-    return code
 
 
-def _exit_code(work: Callable[[], object]) -> int:
+def exit_code_of(work: Callable[[], object]) -> int:
+    """Do the work of a process in this one; return the exit code of an interpreter, or ``INTERRUPTED``."""
     try:
         work()
     except SystemExit as leaving:

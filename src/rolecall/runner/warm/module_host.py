@@ -4,10 +4,10 @@ A forked module costs two thousand page faults: it writes to memory that it shar
 ansible-playbook afterward. The host is forked once, when a process runs its first module, and keeps what it has copied.
 
 A module must not notice. Before each one, the host sets the standard streams, the environment, the working directory,
-and the arguments anew. After it, the host does what an interpreter does at its end, joins threads and calls exit hooks,
-and puts back what a module may have changed, see ``_Baseline``. **What it can't put back ends the host** after the
-result of the module, and the next module gets a new one. If the host dies, the module has the exit code of a process
-that died in this way, and what it has written: the streams are files in memory that the parent has, too.
+and the arguments again. After it, the host calls exit hooks, as an interpreter does at its end, and puts back what a
+module may have changed, see ``_Baseline``. **What it can't put back ends the host** after the result of the module, and
+the next module gets a new one. If the host ends before that, because the module has left threads to wait for, or kills
+it, the module has the exit code of the process, and what it has written: the parent has the streams, files in memory.
 """
 
 import gc
@@ -34,10 +34,11 @@ from typing import Any, Final, NamedTuple, Self
 from rolecall.runner.warm.forked_child import (
     INTERRUPTED,
     close_descriptors_except,
+    exit_code_of,
     open_standard_streams,
     reset_signals,
     run_and_exit,
-    run_to_end,
+    run_exit_hooks,
     set_standard_streams,
 )
 from rolecall.runner.warm.shared_objects import CodeInUse
@@ -143,7 +144,7 @@ class ModuleHost:
         out, err = map(_taken, self.streams)
         if reason or not answer:
             self.close()
-        return Ended(int(code) if answer else None, status, out, err, reason if answer else "it died")
+        return Ended(int(code) if answer else None, status, out, err, reason if answer else "its process has ended")
 
     def end(self) -> None:
         """End it after its last module."""
@@ -151,7 +152,7 @@ class ModuleHost:
         self.close()
 
     def kill(self) -> None:
-        """Kill it: nobody waits for its module any more."""
+        """Kill it: its parent no longer waits for its module."""
         os.kill(self.pid, signal.SIGKILL)
         self.end()
 
@@ -193,7 +194,10 @@ def _serve(
         for stream in (1, 2):
             os.lseek(stream, 0, os.SEEK_SET)
         open_standard_streams()
-        code = run_to_end(partial(run, call))
+        code = exit_code_of(partial(run, call))
+        if any(not each.daemon for each in threading.enumerate() if each is not threading.current_thread()):
+            sys.exit(code)  # an executor's threads end only with their process, which then is the answer
+        run_exit_hooks()
         if code == INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)

@@ -53,13 +53,6 @@ def hosting() -> Iterator[ModuleHost]:
             host.end()
 
 
-def in_a_process(text: str) -> tuple[int, str]:
-    """Run the source of a module in a host of its own; return its exit code and output."""
-    with hosting() as host:
-        ended = host.run(text)
-        return code_of(ended), ended.out.decode()
-
-
 def code_of(ended: Ended) -> int:
     """Return the exit code of a module, also of one whose process has died."""
     return os.waitstatus_to_exitcode(ended.status) if ended.code is None else ended.code
@@ -80,6 +73,7 @@ def code_of(ended: Ended) -> int:
         ("import atexit; atexit.register(print, 'at exit')", 0, "at exit\n", ""),
         ("import threading as t; t.Timer(0.2, print, ['late']).start()", 0, "late\n", ""),
         ("import sys, threading as t; t.Thread(target=lambda: (print('a'), sys.exit(4))).start()", 0, "a\n", ""),
+        ("import concurrent.futures as c; c.x = c.ThreadPoolExecutor(); c.x.submit(print, 'late')", 0, "late\n", ""),
         ("import os; print('a', flush=True); os._exit(7)", 7, "a\n", ""),
         ("import os, signal; print('a', flush=True); os.kill(os.getpid(), signal.SIGKILL)", -9, "a\n", ""),
         ("import os; os.abort()", -signal.SIGABRT, "", ""),

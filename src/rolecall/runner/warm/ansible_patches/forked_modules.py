@@ -91,8 +91,8 @@ class _ModuleCall:
     """The directory from which the module is imported."""
     environment: Mapping[str, str]
     open_files_limit: int
-    is_known: bool = False
-    """Whether it is as in a tested release, so that it may run in a process with others."""
+    may_share: bool
+    """Whether it may run in a process with others, see ``module_host``."""
 
 
 class _Payload(bytes):
@@ -150,7 +150,8 @@ class _Wrappers:
     def modify_module(self, original: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if not self._is_trying:
             return original(*args, **options)
-        return _build(**_signature_of(original).bind(*args, **options).arguments)
+        may_share = "module-host" in self._context.patches
+        return _build(may_share=may_share, **_signature_of(original).bind(*args, **options).arguments)
 
     def exec_command(
         self, original: Callable[..., Any], connection: Any, cmd: Any, in_data: Any = None, *args: Any, **options: Any
@@ -173,12 +174,11 @@ class _Wrappers:
 
     def _directory_in_host(self, call: _ModuleCall, cwd: bytes | None) -> bytes:
         """Return the working directory of a module that may run in a process with others, empty if it may not."""
-        is_plain = not (call.environment or self._has_timeout)
-        if not ("module-host" in self._context.patches and call.is_known and is_plain):
+        if not call.may_share or call.environment or self._has_timeout:
             return b""
         try:
             return cwd or os.getcwdb()  # noqa: PTH109 - bytes, as Ansible's
-        except FileNotFoundError:  # somebody has removed it; only a fork has it then
+        except FileNotFoundError:  # it was removed, and only a forked process still has it
             return b""
 
     def _run_in_host(self, call: _ModuleCall, directory: bytes) -> ModuleResult:
@@ -244,6 +244,7 @@ def _build(  # noqa: PLR0913 - as the original
     task_vars: dict[str, Any],
     environment: dict[str, Any],
     remote_is_local: bool = False,
+    may_share: bool = False,
     **_: Any,
 ) -> Any:
     """Return the replacement of the payload. Raises _NotForkable, and the errors of the interpreter discovery."""
@@ -264,7 +265,7 @@ def _build(  # noqa: PLR0913 - as the original
         directory=directory,
         environment=_checked_environment(environment),
         open_files_limit=_open_files_limit(task_vars),
-        is_known=_is_known(module, directory, source),
+        may_share=may_share and _is_known(module, directory, source),
     )
     if not hasattr(module_common, "_BuiltModule"):  # before 2.19
         return payload, "new", shebang
