@@ -271,11 +271,11 @@ class Writes:
         patch_headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
         patch_headers["Content-Type"] = MERGE_PATCH
         path, reason = resource.path_of(key), ""
+        target = f"{path}?{_MARKING}"
         try:
             for _ in range(_ATTEMPTS):
                 known = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
                 data = encode({"metadata": {**known, "annotations": {MADE_FOR_ANNOTATION: mark}}})
-                target = f"{path}?{_MARKING}"
                 async with await send(self.client, "PATCH", target, patch_headers, data=data) as response:
                     status, body = response.status, await response.read()
                 if status == HTTPStatus.OK:

@@ -14,7 +14,7 @@ from kubernetes.config import kube_config
 
 
 def install() -> None:
-    """Read the kubeconfig in the environment of this process as JSON, here and in processes that are forked from it."""
+    """Read the kubeconfig in the environment of this process as JSON, here and in forked processes."""
     path, original = os.environ.get("KUBECONFIG", ""), kube_config.yaml
     kube_config.yaml = SimpleNamespace(
         safe_load=lambda stream: _loaded(stream, path, original.safe_load), safe_dump=original.safe_dump

@@ -110,7 +110,7 @@ def patch_of(
 
 
 def experimental(patch: Patch) -> Patch:
-    """Return a patch that is used only if the variable names it."""
+    """Return a patch, used only if the variable names it."""
 
     def reason_to_wait() -> str:
         return "" if patch.name in _names_in_variable() else f"experimental; {VARIABLE}={patch.name} turns it on"
