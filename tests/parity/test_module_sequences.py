@@ -46,20 +46,19 @@ def write_sequence(seed: int, directory: Path) -> str:
 def _task(chance: random.Random) -> dict[str, Any]:
     name, value = chance.choice(NAMES_OF_OBJECTS), str(chance.randint(1, 3))
     config_map = {"api_version": "v1", "kind": "ConfigMap", "name": name, "namespace": NAMESPACE}
-    deployment = config_map | {"api_version": "apps/v1", "kind": "Deployment"}
+    deployment = config_map | {
+        "api_version": "apps/v1",
+        "kind": "Deployment",
+    }  # none exists: its controller takes turns
     metadata = {"name": name, "namespace": NAMESPACE}
     definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": value}}
-    container = {"name": "a", "image": "example.com/a:1"}
-    template = {"metadata": {"labels": {"a": name}}, "spec": {"containers": [container]}}
-    workload = {"selector": {"matchLabels": {"a": name}}, "replicas": int(value), "template": template}
     k8s, info, json_patch = (f"kubernetes.core.{each}" for each in ("k8s", "k8s_info", "k8s_json_patch"))
     return chance.choice(
         [
             {k8s: {"definition": definition}},
             {k8s: {"definition": definition, "apply": True}},
             {k8s: {"definition": definition, "apply": True, "server_side_apply": {"field_manager": "x"}}},
-            {k8s: {"definition": definition}, "check_mode": True, "diff": True},
-            {k8s: {"definition": {**definition, "apiVersion": "apps/v1", "kind": "Deployment", "spec": workload}}},
+            {k8s: {"definition": definition}, "check_mode": True},  # a diff has times
             {k8s: {**config_map, "state": "absent"}},
             {k8s: {"definition": {**definition, "metadata": {"name": "No_Name", "namespace": NAMESPACE}}}},
             {k8s: {**config_map, "name": "{{ item }}", "state": "patched"}, "loop": ["a", "b"]},
