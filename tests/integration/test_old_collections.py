@@ -13,7 +13,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.run import RunEnvironment
 from rolecall.runner.runs.workspace import Workspace
-from rolecall.runner.warm.ansible_patches.patches import SHARED_OBJECTS, PatchStatus
+from rolecall.runner.warm.ansible_patches.patches import SHARED_OBJECTS, VARIABLE, PatchStatus
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.workbench.controlplane import ControlPlane
 
@@ -72,6 +72,7 @@ async def test_template_of_an_old_collection_is_rendered(
     control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, template: str
 ) -> None:
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(release_sources("kubernetes.core", release)))
+    monkeypatch.setenv(VARIABLE, "module-host")  # experimental, and like the others tested with each release
     name = f"old-{release.replace('.', '-')}-{len(template)}"
     created, unused = await config_map(control_plane, tmp_path, name, template)
     assert created["data"] == {"one": "ONE", "two": "TWO"}
