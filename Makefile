@@ -22,6 +22,8 @@ $(info Running two targets concurrently; the output of each follows when it ends
 endif
 # One more than the CPUs of a small machine: tests spend a third of their time waiting.
 WORKERS ?= 3
+# The integration tests wait for half of their time.
+INTEGRATION_WORKERS ?= $(WORKERS)
 
 HISTORIES ?= 1-200 --outage 150
 
@@ -145,7 +147,7 @@ integration: integration-parallel integration-alone ## All integration tests, on
 # Tests of one file run in one process.
 .PHONY: integration-parallel
 integration-parallel: setup
-	$(RUN) pytest tests/integration -m 'not alone and not proof' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(RUN) pytest tests/integration -m 'not alone and not proof' --timeout 1800 --numprocesses $(INTEGRATION_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # These tests need a CPU for themselves: only a target with one process runs at the same time.
 .PHONY: integration-alone
