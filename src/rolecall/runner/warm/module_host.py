@@ -61,6 +61,9 @@ _RESTORED: Final = (
 _FORGOTTEN: Final = ("ansible.", "ansible_collections.")
 """The modules, by the start of their names, that a new process would read from their files again."""
 
+_ROUTING: Final = "_collection_meta"
+"""What ansible-core's loader of collections has read of one, thousands of values: no module changes it."""
+
 _CLIENT: Final = "ansible_collections.kubernetes.core.plugins.module_utils.k8s.client"
 _CONFIGURATION: Final = "kubernetes.client.configuration"
 _SIZE_BYTES: Final = 8
@@ -307,15 +310,16 @@ class _Variables:
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         self._live = [vars(each) for each in modules]
         self._before = [dict(each) for each in self._live]
-        self._values = [*chain.from_iterable(map(dict.values, self._before))]
-        self._containers = [each for each in self._values if type(each) in (dict, list, set)]
+        named = chain.from_iterable(map(dict.items, self._before))
+        found = {id(each): each for name, each in named if type(each) in (dict, list, set) and name != _ROUTING}
+        # Every module has the dictionary of the built-in functions, which is among the variables already.
+        self._containers = [found[number] for number in found.keys() - set(map(id, self._live))]
         self._contents = [_content_of(each) for each in self._containers]
 
     def put_back(self) -> None:
-        """Give each variable its value and its content again; usually, none has changed."""
-        values = chain.from_iterable(map(dict.values, self._live))
-        if not all(map(is_, values, self._values)) or [*map(len, self._live)] != [*map(len, self._before)]:
-            for live, before in zip(self._live, self._before, strict=True):
+        """Give each variable its value and its content again; usually, few have changed."""
+        for live, before in zip(self._live, self._before, strict=True):
+            if len(live) != len(before) or not all(map(is_, live.values(), before.values())):
                 live.clear()
                 live.update(before)
         if self._containers != self._contents:
