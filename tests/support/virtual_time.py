@@ -2,7 +2,9 @@
 
 import asyncio
 import selectors
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 
@@ -42,3 +44,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the simulated time."""
         return self._jumping.time
+
+
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in virtual time, and end the tasks that it has left running."""
+
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        loop = VirtualTimeLoop()
+        try:
+            loop.run_until_complete(test(**arguments))
+        finally:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(asyncio.sleep(0.1))
+            loop.close()
+
+    return run

@@ -3,10 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from functools import wraps
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import structlog
@@ -15,7 +12,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.runner.election.elector import LeadershipLostError, new_lease
 from rolecall.runner.election.shard_member import HeldShards, ShardMember
 from rolecall.runner.serving.metrics import OperatorMetrics
-from tests.support.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import in_virtual_time
 from tests.unit.runner.election.simulated_leases import DirectClient, LeaseServer
 from tests.unit.runner.election.simulated_replicas import GROUP, DriftingClock, election
 
@@ -65,24 +62,6 @@ class Rig:
 @pytest.fixture
 def server() -> LeaseServer:
     return LeaseServer()
-
-
-def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test in virtual time, and end the tasks that it has left running."""
-
-    @wraps(test)
-    def run(**arguments: Any) -> None:
-        loop = VirtualTimeLoop()
-        try:
-            loop.run_until_complete(test(**arguments))
-        finally:
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
-            with suppress(asyncio.CancelledError):
-                loop.run_until_complete(asyncio.sleep(0.1))
-            loop.close()
-
-    return run
 
 
 def cause_of(task: asyncio.Task[None]) -> BaseException | None:
