@@ -284,6 +284,26 @@ async def test_a_run_whose_server_is_stopped_can_be_cancelled(
     assert not (bench.workspace.artifacts(job.ident) / "job_events").exists()
 
 
+async def test_each_run_after_an_idle_time_is_forked_from_another_server(bench: Bench, tmp_path: Path) -> None:
+    servers, role, go = [], bench.role(WAIT), tmp_path / "go"
+    async with ForkserverStarter(idle_seconds=0.5) as starter:
+        bench.runner = ProcessRunner(starter)
+        for _ in range(3):
+            job = bench.job(role, {"file": os.fspath(go)})
+            run = asyncio.create_task(bench.runner.run(job, bench.events.append))
+            await until(lambda: bench.has_started("Wait"))
+            await asyncio.sleep(1)
+            servers.append(server_of(starter))
+            assert set(servers[-1].children()) & set(processes_of_run(job.ident))
+            go.touch()
+            assert (await run).is_successful
+            await until(lambda: not servers[-1].is_running())
+            go.unlink()
+            bench.events.clear()
+    assert len(set(servers)) == 3
+    await until(lambda: not zombies())
+
+
 def write_leaky_collection(directory: Path, utility: str) -> Path:
     """Write a collection whose module ``some.thing.leaky`` uses this utility; return where collections lie."""
     collections = directory / "collections"

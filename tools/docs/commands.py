@@ -29,6 +29,7 @@ _LINKS = {
     "--kubeconfig": ("the cluster", "environment-and-annotations.md"),
     "--inject-owner-ref": ("an owner reference", "../concepts/dependents-and-ownership.md"),
     "--warm": ("a process that has imported Ansible", "../concepts/warm.md"),
+    "--warm-idle": ("frees its memory", "../concepts/warm.md#memory-of-an-idle-operator"),
     "--metrics-bind-address": ("metrics", "metrics.md"),
     "--ui-bind-address": ("dashboard", "../guides/dashboard.md"),
     "--user-metrics-port": ("metrics of their own", "metrics.md#metrics-of-roles"),

@@ -182,6 +182,13 @@ ANSIBLE = FlagGroup(
             "fork runs from a process that has imported Ansible; false starts a new process for each run",
         ),
         Flag(
+            "warm-idle",
+            "warm_idle_seconds",
+            DURATION,
+            "end that process after this time without a run, which frees its memory; the next run waits until it has "
+            "started again; 0s means never",
+        ),
+        Flag(
             "ansible-log-events",
             "log_events",
             ValueType("WORD", str.lower, choices=LOG_EVENTS),

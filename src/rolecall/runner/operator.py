@@ -197,6 +197,7 @@ async def runner_of(
         warm=settings.warm,
         on_replaced=metrics.count_fork_server,
         on_patches=lambda patches: metrics.set_patches({patch.name: patch.is_in_use for patch in patches}),
+        idle_seconds=settings.warm_idle_seconds,
     )
     async with starting as starter:
         with MemoryGuard(settings.run_memory_limit_bytes) as memory:
@@ -214,7 +215,7 @@ def readiness_checks(manager: Manager, runner: Runner) -> list[Check]:
         starter = runner.starter
 
         def is_alive() -> bool:
-            return starter.server is not None and starter.server.is_alive
+            return starter.has_ended_idle or (starter.server is not None and starter.server.is_alive)
 
         reason = "not alive; runs start in a new interpreter, which takes longer"
         checks.append(Check("fork-server", is_alive, reason, is_required=False))

@@ -68,6 +68,8 @@ def test_readiness_reports_a_fork_server_that_is_not_alive() -> None:
     )
     starter.server = Mock(is_alive=True)
     assert fork_server.line() == "[+]fork-server ok"
+    starter.server, starter.has_ended_idle = None, True  # the next run starts one, and is forked
+    assert fork_server.line() == "[+]fork-server ok"
     (informers,) = readiness_checks(manager, Mock(spec=ProcessRunner, starter=ColdStarter()))
     assert informers.name == "informers"
 

@@ -121,6 +121,9 @@ class Settings:
     warm: bool = True
     """Whether runs are forked from a process that has imported Ansible, instead of starting a new process."""
 
+    warm_idle_seconds: float = 0.0
+    """The time without a run after which that process ends, until the next run; 0 means never."""
+
     roles_path: str = ""
     """The value for ANSIBLE_ROLES_PATH; empty leaves the variable unchanged."""
 

@@ -209,6 +209,11 @@ class ForkServer:
         return self._control.fileno() >= 0 and not self.is_unresponsive
 
     @property
+    def is_unused(self) -> bool:
+        """Whether the server is ready and takes requests, and has no runs."""
+        return self.is_alive and self.ready.done() and self.idle.is_set()
+
+    @property
     def cpu_seconds(self) -> float:
         """The CPU time that the server has used; 0 if it has ended."""
         try:

@@ -9,6 +9,10 @@ see ``ansible_patches.patches``.
 server would need the same CPU time again. A run waits for it, because a start in a new interpreter needs more CPU time
 than the rest of the server's start. It doesn't wait for a server that makes no progress, or needs far more CPU time
 than usual: then it starts cold, and the server continues.
+
+A server may end when it has had no run for some time, which frees its memory; the next run waits for another one, as
+the first one does. **A run never gets a server that is about to end**: from the start of a run until its end there is
+no timer, and the timer retires the server in one step of the event loop.
 """
 
 import asyncio
@@ -21,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from rolecall.kube.quantities import format_duration
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.content import watched_directories
 from rolecall.runner.runs.process import ColdStarter, RunProcess, RunSpec, Starter, inherited_environment
@@ -62,8 +67,9 @@ class ForkserverStarter:
     """Starts each run as a fork of a server; use it as an asynchronous context manager.
 
     The server prepares itself for the roles and playbooks in ``contents``. ``on_replaced`` receives the reason whenever
-    a server takes no further runs: ``stale``, ``exited``, ``unresponsive``, or ``start_timeout``. ``on_patches``
-    receives the status of each patch of Ansible when a server is ready.
+    a server takes no further runs: ``stale``, ``exited``, ``unresponsive``, or ``start_timeout``. It isn't called when
+    a server ends because of ``idle_seconds``. ``on_patches`` receives the status of each patch of Ansible when a server
+    is ready.
     """
 
     contents: Sequence[Path] = ()
@@ -73,9 +79,19 @@ class ForkserverStarter:
     hash_seed: int = 0
     """That of ``ForkServer.launch``."""
 
+    idle_seconds: float = 0.0
+    """The time without a run after which a server ends; 0 means never."""
+
     server: ForkServer | None = field(default=None, init=False)
     """The server that forks new runs, if there is one."""
 
+    has_ended_idle: bool = field(default=False, init=False)
+    """Whether there is no server because of ``idle_seconds``; the next run starts one."""
+
+    _starting: int = field(default=0, init=False)
+    """The number of runs that wait for a server or for their process."""
+
+    _idle_timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _patches: Sequence[PatchStatus] = field(default=(), init=False)
     _preparing: asyncio.Task[ForkServer | None] | None = field(default=None, init=False)
     _retiring: set[asyncio.Task[None]] = field(default_factory=set, init=False)
@@ -91,6 +107,8 @@ class ForkserverStarter:
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the server, and those that wait for their last runs."""
+        self.idle_seconds = 0.0
+        self._restart_idle_time()
         unfinished = [*self._retiring, *([self._preparing] if self._preparing else [])]
         for task in unfinished:
             task.cancel()
@@ -100,15 +118,20 @@ class ForkserverStarter:
 
     async def start(self, spec: RunSpec) -> RunProcess:
         """Fork the process of a run, or start a new interpreter if there is no server; see ``process.Starter``."""
+        self._starting += 1
+        self._restart_idle_time()
         try:
             process = await self._fork(spec)
         except asyncio.CancelledError:
             await run_in_thread(lambda: kill_run_processes(spec.ident))
             raise
+        finally:
+            self._starting -= 1
+            self._restart_idle_time()
         return process or await ColdStarter().start(spec)
 
     async def renew(self, hash_seed: int) -> bool:
-        """Replace the server by one with another hash seed, unless it is starting; return whether this was done."""
+        """Replace the server by one with another hash seed, if it is ready; return whether this was done."""
         if not self.server or not self.server.ready.done() or (self._preparing and not self._preparing.done()):
             return False
         self.hash_seed = hash_seed
@@ -129,12 +152,15 @@ class ForkserverStarter:
             if not server:
                 return None
             try:
-                return await server.start(spec.ident, lines, discovery.descriptors if discovery else ())
+                process = await server.start(spec.ident, lines, discovery.descriptors if discovery else ())
             except StaleServerError as error:
                 logger.info("Replacing the fork server", reason=str(error))
                 self._retire(server, "stale")
             except ServerGoneError:
                 pass  # the next one is tried
+            else:
+                process.ended.add_done_callback(lambda _: self._restart_idle_time())
+                return process
         return None
 
     async def _ready_server(self) -> ForkServer | None:
@@ -199,6 +225,7 @@ class ForkserverStarter:
             self._start_cold(error)
         else:
             server.ready.add_done_callback(lambda ready: self._report_ready(server, ready))
+        self.has_ended_idle = False
 
     def _report_ready(self, server: ForkServer, ready: asyncio.Future[list[PatchStatus]]) -> None:
         """Log that a server is ready and each patch that an unknown function disables, once; report all patches."""
@@ -216,6 +243,24 @@ class ForkserverStarter:
                 logger.warning(message, patch=status.name, reason=status.reason, also=also)
         self._patches = statuses
         self.on_patches(statuses)
+        self._restart_idle_time()
+
+    def _restart_idle_time(self) -> None:
+        """Count the time without a run from now on, or not at all while a run is starting or running."""
+        if self._idle_timer:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        if self.idle_seconds and not self._starting and (server := self.server) and server.is_unused:
+            loop = asyncio.get_running_loop()
+            self._idle_timer = loop.call_later(self.idle_seconds, self._end_idle, server)
+
+    def _end_idle(self, server: ForkServer) -> None:
+        """End a server that has had no run; the next run replaces one that has exited in the meantime."""
+        if server.is_unused:
+            reason = f"no run for {format_duration(self.idle_seconds)}; the next run starts another one"
+            logger.info("Ending the fork server", reason=reason, pid=server.process.pid)
+            self.has_ended_idle = True
+            self._retire(server)
 
     def _start_cold(self, error: Exception) -> None:
         message = "Fork server not ready; runs start cold until the next attempt"
@@ -228,6 +273,7 @@ class ForkserverStarter:
         if self.server is not server:
             return  # another run has retired it
         self.server = None
+        self._restart_idle_time()
         if reason:
             self.on_replaced(reason)
         task = asyncio.create_task(_stop_when_idle(server))
@@ -243,21 +289,23 @@ async def _stop_when_idle(server: ForkServer) -> None:
 
 
 @asynccontextmanager
-async def starter_for(
+async def starter_for(  # noqa: PLR0913 - all but two have defaults
     watches: Iterable[Watch],
     *,
     warm: bool,
     on_replaced: OnReplaced = lambda _reason: None,
     on_patches: OnPatches = lambda _statuses: None,
     hash_seed: int = 0,
+    idle_seconds: float = 0.0,
 ) -> AsyncIterator[Starter]:
     """Yield the starter of runs; a warm one prepares itself in the background for the content of the watches.
 
-    ``on_replaced``, ``on_patches``, and ``hash_seed`` are those of `ForkserverStarter`.
+    ``on_replaced``, ``on_patches``, ``hash_seed``, and ``idle_seconds`` are those of `ForkserverStarter`.
     """
     if not warm:
         yield ColdStarter()
         return
     contents = sorted(set().union(*map(watched_directories, watches)))
-    async with ForkserverStarter(contents, on_replaced, on_patches, hash_seed=hash_seed) as starter:
+    forkserver = ForkserverStarter(contents, on_replaced, on_patches, hash_seed=hash_seed, idle_seconds=idle_seconds)
+    async with forkserver as starter:
         yield starter
