@@ -32,6 +32,7 @@ for directory in (sysconfig.get_path("purelib"), *sys.argv[1:]):
 
 ALONE: Mapping[str, Callable[[Stage], Awaitable[list[Measure]]]] = {
     "ready": readiness.measure,
+    "idle": footprint.measure_idle,
     "population": population.measure,
     "plan": plans.measure,
     "crashtest": plans.measure_crash_test,
