@@ -290,11 +290,15 @@ PATCHES = (
 def installed_patches(problems: Mapping[str, str] = NO_PROBLEMS) -> list[PatchStatus]:
     """Return the status of each patch for a run in the environment of this process. Raises OSError and ValueError.
 
-    ``problems`` are reasons why patches can't be used, by name, besides those that this finds, and the variable.
+    ``problems`` are reasons why patches can't be used, by name, besides those that this finds, and the variable. A name
+    in the variable that no patch has is reported like a patch that can't be used.
     """
     names = (name.removeprefix("-") for name in _names_in_variable() if name.startswith("-"))
     disabled = dict.fromkeys(names, f"{VARIABLE} turns it off")
-    return patch_statuses(Fingerprints.load(), installed_search_path(os.environ), problems=disabled | dict(problems))
+    found = patch_statuses(Fingerprints.load(), installed_search_path(os.environ), problems=disabled | dict(problems))
+    unknown = {name.removeprefix("-") for name in _names_in_variable()} - {status.name for status in found}
+    reason = f"there is no such patch, but {VARIABLE} names it"
+    return [*found, *(PatchStatus(name, "disabled", reason) for name in sorted(unknown))]
 
 
 def patch_statuses(
@@ -316,7 +320,7 @@ def patch_statuses(
 
 
 def _names_in_variable() -> list[str]:
-    return os.environ.get(VARIABLE, "").replace(" ", "").split(",")
+    return [name for name in os.environ.get(VARIABLE, "").replace(" ", "").split(",") if name]
 
 
 def names_in_use(statuses: Iterable[PatchStatus]) -> frozenset[str]:

@@ -147,6 +147,13 @@ def test_variable_turns_experimental_patches_on_and_others_off(monkeypatch: pyte
     )
 
 
+def test_name_in_the_variable_that_no_patch_has_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "modul-host,, -event-chanel")
+    found = {status.name: status.reason for status in installed_patches() if status.state == "disabled"}
+    reason = "there is no such patch, but ROLECALL_PATCHES names it"
+    assert found == {"modul-host": reason, "event-chanel": reason}
+
+
 def test_only_modules_of_tested_releases_and_ours_share_a_process(tmp_path: Path) -> None:
     """One that differs in a byte, or has another place, may do anything."""
     prefix = "ansible_collections.kubernetes.core.plugins.modules"
