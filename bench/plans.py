@@ -37,7 +37,7 @@ async def measure(stage: Stage) -> list[Measure]:
     directory, namespace = stage.subdirectory("plans"), await stage.namespace("bench-plans")
     for part in ("watches.yaml", "roles", "ansible.cfg"):
         (directory / part).symlink_to(PROJECT / part)
-    text, count = (CONTENT / "fleet.yaml").read_text(), stage.effort.planned
+    text, count = (CONTENT / "samples.yaml").read_text(), stage.effort.planned
     manifests = [
         each for number in range(count // 4) for each in yaml.safe_load_all(text.replace("NUMBER", str(number)))
     ]
