@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.observer import Observer, observing, turn_of
 from bench.operator_process import RUN, Operator, clean_environment, running
 from bench.stage import PROJECT, Stage, side_by_side
-from bench.subjects import CONTENT, PODS_EACH, SUBJECTS, Subject
+from bench.subjects import CONTENT, FLEET, PODS_EACH, SUBJECTS, Subject
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -76,10 +76,13 @@ class Ring:
 
     async def create_content(self, subject: Subject, keys: Sequence[ObjectKey], pods: int) -> None:
         """Create objects whose pods are there before them, and wait until all is done and quiet."""
-        create = self.stage.client.create
-        await side_by_side(create(pod) for key in keys for pod in subject.pods(key, pods))
-        await self._reconciled(subject, [create(subject.make(key, pods)) for key in keys])
+        await side_by_side(self.stage.client.create(pod) for key in keys for pod in subject.pods(key, pods))
+        await self.create(subject, keys, pods)
         await self.quiet()
+
+    async def create(self, subject: Subject, keys: Sequence[ObjectKey], pods: int) -> float:
+        """Create objects that want so many pods; return the seconds until each is finished."""
+        return await self._reconciled(subject, [self.stage.client.create(subject.make(key, pods)) for key in keys])
 
     async def change(self, subject: Subject, keys: Sequence[ObjectKey]) -> float:
         """Give each object a new generation that requests nothing new; return the seconds until each is finished."""
@@ -119,7 +122,7 @@ async def create_satisfied(stage: Stage, subject: Subject, key: ObjectKey) -> Ra
 async def ring(stage: Stage, contender: Contender, namespace: str) -> AsyncIterator[Ring]:
     """Start a contender in a namespace that exists and stop it at the end of the block."""
     async with AsyncExitStack() as stack:
-        kinds = [subject.gvk for subject in SUBJECTS]
+        kinds = [subject.gvk for subject in (*SUBJECTS, FLEET)]
         observers = {gvk: await stack.enter_async_context(observing(stage.client, gvk, namespace)) for gvk in kinds}
         # Only kopf doesn't take the namespace from the environment.
         command = (*contender.command, *(("--namespace", namespace) if contender.name == KOPF else ()))
@@ -145,7 +148,7 @@ def _project(stage: Stage) -> Path:
         roles = directory / "roles"
         directory.mkdir()
         shutil.copy(CONTENT / "watches.yaml", directory)
-        for role in (CONTENT / "roles" / "widget", PROJECT / "roles" / "podscaler"):
+        for role in (*(CONTENT / "roles").iterdir(), PROJECT / "roles" / "podscaler"):
             shutil.copytree(role, roles / role.name, ignore=shutil.ignore_patterns("__pycache__"))
     return directory
 

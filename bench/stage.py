@@ -40,10 +40,11 @@ class Effort:
     planned: int = 200
     replays: int = 60
     writes: int = 100
+    fleets: tuple[int, ...] = (100, 500, 1_000)
     is_quick: bool = False
 
 
-QUICK = Effort(3, 1, 40, 8, (1_000,), planned=12, replays=6, writes=10, is_quick=True)
+QUICK = Effort(3, 1, 40, 8, (1_000,), planned=12, replays=6, writes=10, fleets=(20,), is_quick=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The work that all contenders do: two kinds whose objects want pods, with the role podscaler and with a plain role.
 
-No role uses ``spec.revision``: a change of it makes a new generation, so that every operator has to run, and finds
-nothing to do. That is what *unchanged* means in the report. The repository's own definition of
-PodScalers has no such field; here it gets one.
+The section ``fleet`` has its own kind and role, which applies four manifests. No role uses ``spec.revision``: a change
+of it makes a new generation, so that every operator has to run, and finds nothing to do. That is what *unchanged* means
+in the report. The repository's own definition of PodScalers has no such field; here it gets one.
 """
 
 import copy
@@ -16,6 +16,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 POD_SCALER = GVK("scaling.example.com", "v1", "PodScaler")
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
+APP = GVK("bench.rolecall.dev", "v1", "App")
 PODS_EACH = 2
 CONTENT = Path(__file__).with_name("content")
 CONTAINERS = [{"name": "nginx", "image": "nginx:latest"}]
@@ -47,6 +48,8 @@ class Subject:
 
 PLAIN = Subject(WIDGET, "plain", "widget")
 SUBJECTS = (Subject(POD_SCALER, "podscaler", "bench"), PLAIN)
+FLEET = Subject(APP, "app", "app")
+"""Only for the section ``fleet``: its pods are the replicas of a Deployment."""
 
 
 def write_project(directory: Path, tasks: Sequence[RawObject] = ()) -> None:

@@ -6,13 +6,14 @@ rolecall; those in ``COMPARED`` compare contenders. Each can run separately.
 
 import argparse
 import asyncio
+import dataclasses
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bench import comparison, footprint, plans, population, readiness, starvation
+from bench import comparison, fleet, footprint, plans, population, readiness, starvation
 from bench.contenders import NAMES, PEER, WARM, Contender, contenders
 from bench.machine import describe_machine, load_average
 from bench.operator_process import program
@@ -43,9 +44,10 @@ COMPARED: Mapping[str, Callable[[Stage, Sequence[Contender]], Awaitable[list[Mea
     "memory": footprint.measure_memory,
     "start": footprint.measure_start,
     "starved": starvation.measure_starved,
+    "fleet": fleet.measure_fleet,
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"crashtest", "starved"})
+ON_DEMAND = frozenset({"crashtest", "starved", "fleet"})
 """Sections that take long, measured only on request."""
 
 
@@ -60,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sections = options.only or [name for name in SECTIONS if name not in ON_DEMAND]
     every = contenders(options.peer, options.peer_programs)
     chosen = [each for each in every if each.name in (options.contender or NAMES)]
-    return print_report(lambda: asyncio.run(_run(sections, chosen, QUICK if options.quick else Effort())))
+    effort = QUICK if options.quick else Effort()
+    effort = dataclasses.replace(effort, fleets=options.fleet or effort.fleets)
+    return print_report(lambda: asyncio.run(_run(sections, chosen, effort)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,7 +78,16 @@ def _parser() -> argparse.ArgumentParser:
     programs = "the directory with the peer's ansible-runner (default: that of this Python)"
     add("--peer-programs", type=lambda text: Path(text).resolve(), metavar="DIRECTORY", help=programs)
     add("--contender", action="append", choices=NAMES, help="compare only this one (default: all); may be repeated")
+    fleets = "the sizes of fleets, separated by commas (default: 100,500,1000; with --quick 20)"
+    add("--fleet", type=sizes, metavar="COUNTS", help=fleets)
     return parser
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes of fleets, for an argument parser. Raises ArgumentTypeError."""
+    if not all(each.isdecimal() and int(each) for each in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text}: expected numbers above 0, separated by commas")
+    return tuple(map(int, text.split(",")))
 
 
 async def _run(sections: Sequence[str], chosen: Sequence[Contender], effort: Effort) -> str:
@@ -119,6 +132,7 @@ async def _stage(directory: Path, effort: Effort) -> AsyncIterator[Stage]:
 def _define(kubectl: Kubectl) -> None:
     parts = [PROJECT / each for each in ("deploy/crds", "deploy/rbac", "deploy/components/podcount/rbac.yaml")]
     scalers = f"podscalers.{POD_SCALER.group}"
-    manifests = [each for part in (*parts, CONTENT / "widgets.yaml") for each in read_manifests(part)]
+    parts += [CONTENT / "widgets.yaml", CONTENT / "apps.yaml"]
+    manifests = [each for part in parts for each in read_manifests(part)]
     kubectl.apply(*(with_revision(each) if each["metadata"]["name"] == scalers else each for each in manifests))
     kubectl.wait_for_definitions()
