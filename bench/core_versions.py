@@ -72,7 +72,8 @@ def main() -> None:
     options = parser.parse_args()
     chosen = options.only or [*TASKS, *SAMPLES]
     with tempfile.TemporaryDirectory(prefix="core-versions-") as directory, contextlib.ExitStack() as stack:
-        _write_roles(Path(directory))
+        for case in (_NOTHING, *TASKS):
+            write_role(Path(directory), case, COPIES)
         started = [worker(python, __file__, [directory], options.kubeconfig) for python in options.pythons]
         workers = [stack.enter_context(each) for each in started]
         names = [str(answer(each, "version")) for each in workers]
@@ -87,21 +88,22 @@ def main() -> None:
     sys.stdout.write(_table(names, measured, chosen))
 
 
-def _write_roles(directory: Path) -> None:
-    """Write a role for each kind of task."""
-    for case, task in {_NOTHING: "", **TASKS}.items():
-        role = directory / "roles" / _role_of(case)
-        for name in ("tasks", "templates"):
-            (role / name).mkdir(parents=True)
-        text = "".join(f"- name: Task {number}\n  {task}\n" for number in range(COPIES) if task)
-        (role / "tasks" / "main.yml").write_text(f"---\n{text}")
-        (role / "tasks" / "more.yml").write_text("---\n- debug: {msg: included}\n")
-        (role / "templates" / "text.j2").write_text("{{ ansible_version.full }}\n")
+def write_role(directory: Path, case: str, copies: int) -> Path:
+    """Write the role of a case, with this number of its tasks. Return its directory."""
+    role = _role_of(directory, case)
+    task = TASKS.get(case)
+    for name in ("tasks", "templates"):
+        (role / name).mkdir(parents=True)
+    text = "".join(f"- name: Task {number}\n  {task}\n" for number in range(copies) if task)
+    (role / "tasks" / "main.yml").write_text(f"---\n{text}")
+    (role / "tasks" / "more.yml").write_text("---\n- debug: {msg: included}\n")
+    (role / "templates" / "text.j2").write_text("{{ ansible_version.full }}\n")
+    return role
 
 
-def _role_of(case: str) -> str:
-    """Return the name of the role with the tasks of a case."""
-    return "".join(character if character.isalnum() else "_" for character in case)
+def _role_of(directory: Path, case: str) -> Path:
+    """Return the directory of the role with the tasks of a case."""
+    return directory / "roles" / "".join(character if character.isalnum() else "_" for character in case)
 
 
 def _table(names: list[str], measured: dict[str, dict[str, list[float]]], chosen: list[str]) -> str:
@@ -129,8 +131,8 @@ async def _respond(directory: Path, runs: WarmRuns, question: str) -> object:
     """Return the version of this interpreter's ansible-core, or the CPU seconds of a run of a case."""
     if question == "version":
         return " with ".join(filter(None, (version("ansible-core"), os.environ.get(VARIABLE))))
-    role = PROJECT / "roles" / question if question in SAMPLES else directory / "roles" / _role_of(question)
-    gvk, key, variables = GVK("bench.rolecall.dev", "v1", "Version"), ObjectKey("default", _role_of(question)), {}
+    role = PROJECT / "roles" / question if question in SAMPLES else _role_of(directory, question)
+    gvk, key, variables = GVK("bench.rolecall.dev", "v1", "Version"), ObjectKey("default", role.name), {}
     if question in SAMPLES:
         api_version, kind, name = SAMPLES[question]
         gvk, key = GVK.of_object({"apiVersion": api_version, "kind": kind}), ObjectKey(*name.split("/"))
@@ -150,7 +152,8 @@ if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
         if sys.argv[1:2] == ["--worker"]:
             made = Path(sys.argv[2])
-            roles = [made / "roles", *(PROJECT / "roles" / name for name in SAMPLES)]
+            # As an operator does it: the server prepares for the directory of each role, not for one with roles.
+            roles = [*sorted((made / "roles").iterdir()), *(PROJECT / "roles" / name for name in SAMPLES)]
             asyncio.run(serve(roles, partial(_respond, made)))
         else:
             main()

@@ -39,6 +39,7 @@ def worker(python: str, script: str, arguments: Sequence[str], kubeconfig: str) 
     """Start a worker with an interpreter, and end it at the end of the block."""
     environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig}
     environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}/src"}
+    environment.pop("PYTHONUNBUFFERED", None)  # not set in an image, and each event would take five times the writes
     command, pipe = [python, script, "--worker", *arguments], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True, cwd=PROJECT) as process:
         yield process
