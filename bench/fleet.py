@@ -1,8 +1,8 @@
 """A fleet: many objects of one kind, created together, each of which becomes four manifests.
 
 Contenders run one after the other, because each needs all CPUs, and each has a new operator and namespace for each size
-of the fleet. The operator is ready and has reconciled one object before. The namespace is deleted afterwards,
-so that no contender works in a fuller cluster than another.
+of the fleet. The operator is ready and has reconciled one object before. The namespace is deleted afterward, so
+that no contender works in a fuller cluster than another.
 """
 
 import asyncio

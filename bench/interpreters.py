@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,12 +38,17 @@ class ChildCosts(NamedTuple):
 def worker(python: str, script: str, arguments: Sequence[str], kubeconfig: str) -> Iterator[Worker]:
     """Start a worker with an interpreter, and end it at the end of the block."""
     environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig}
-    environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}/src"}
-    environment.pop("PYTHONUNBUFFERED", None)  # not set in an image, and each event would take five times the writes
+    set_run_environment(environment)
     command, pipe = [python, script, "--worker", *arguments], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True, cwd=PROJECT) as process:
         yield process
         process.stdin and process.stdin.close()
+
+
+def set_run_environment(environment: MutableMapping[str, str]) -> None:
+    """Set what measured runs need, and remove what changes their cost and isn't set in an image."""
+    environment.update(ANSIBLE_GATHERING="explicit", PYTHONPATH=f"{PROJECT}/src")
+    environment.pop("PYTHONUNBUFFERED", None)  # each event would take five times the writes
 
 
 def answer(process: Worker, question: str) -> Any:

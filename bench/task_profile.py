@@ -17,7 +17,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script finds only modules of its own directory
 
 from bench.core_versions import TASKS, write_role
-from bench.interpreters import PROJECT, WarmRuns
+from bench.interpreters import WarmRuns, set_run_environment
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.runs.process import ProcessRunner
@@ -27,6 +27,7 @@ from rolecall.runner.warm.starter import ForkserverStarter
 _RUNS = 8
 """The first five runs also report which functions they use; the last one counts."""
 
+_KEY = ObjectKey("default", "task")
 _DEPTHS = {"run": 1, "playbook": 2}
 """How many forks are between the server and a process."""
 
@@ -40,11 +41,13 @@ def profiled():
         profile.dump_stats({path!r})
         leave(code)
     def work_with_profile(thread):
+        if thread.name != "ansible-runner":
+            return work(thread)
         profile.enable()
         work(thread)
         profile.disable()
     os._exit = leave_with_profile
-    if {depth} == 1:  # ansible-runner has a thread
+    if {depth} == 1:  # the run drives ansible-playbook in a thread
         threading.Thread._bootstrap_inner = work_with_profile
     else:
         profile.enable()
@@ -74,18 +77,14 @@ def main() -> None:
         path = Path(directory, "profile")
         role = write_role(Path(directory), options.task, options.copies)
         Path(directory, "sitecustomize.py").write_text(_HOOK.format(path=str(path), depth=_DEPTHS[options.process]))
-        os.environ["PYTHONPATH"] = os.pathsep.join([directory, str(PROJECT / "src")])
-        os.environ["ANSIBLE_GATHERING"] = "explicit"
-        os.environ.pop("PYTHONUNBUFFERED", None)  # as in bench.interpreters
+        set_run_environment(os.environ)
+        os.environ["PYTHONPATH"] = os.pathsep.join([directory, os.environ["PYTHONPATH"]])
         asyncio.run(_run(role, Workspace(Path(directory, "runs"), GVK("bench.rolecall.dev", "v1", "Task"), _KEY)))
         if options.save:
             options.save.write_bytes(path.read_bytes())
         statistics = pstats.Stats(str(path))
     for order in ("tottime", "cumulative"):
         statistics.sort_stats(order).print_stats(options.lines)
-
-
-_KEY = ObjectKey("default", "task")
 
 
 async def _run(role: Path, workspace: Workspace) -> None:

@@ -292,7 +292,7 @@ async def test_each_run_after_an_idle_time_is_forked_from_another_server(bench: 
             job = bench.job(role, {"file": os.fspath(go)})
             run = asyncio.create_task(bench.runner.run(job, bench.events.append))
             await until(lambda: bench.has_started("Wait"))
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # longer than the idle time: a run in progress must keep its server
             servers.append(server_of(starter))
             assert set(servers[-1].children()) & set(processes_of_run(job.ident))
             go.touch()

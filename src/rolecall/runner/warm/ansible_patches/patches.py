@@ -293,10 +293,10 @@ def installed_patches(problems: Mapping[str, str] = NO_PROBLEMS) -> list[PatchSt
     ``problems`` are reasons why patches can't be used, by name, besides those that this finds, and the variable. A name
     in the variable that no patch has is reported like a patch that can't be used.
     """
-    names = (name.removeprefix("-") for name in _names_in_variable() if name.startswith("-"))
-    disabled = dict.fromkeys(names, f"{VARIABLE} turns it off")
+    named = _names_in_variable()
+    disabled = {name[1:]: f"{VARIABLE} turns it off" for name in named if name.startswith("-")}
     found = patch_statuses(Fingerprints.load(), installed_search_path(os.environ), problems=disabled | dict(problems))
-    unknown = {name.removeprefix("-") for name in _names_in_variable()} - {status.name for status in found}
+    unknown = {name.removeprefix("-") for name in named} - {status.name for status in found}
     reason = f"there is no such patch, but {VARIABLE} names it"
     return [*found, *(PatchStatus(name, "disabled", reason) for name in sorted(unknown))]
 
